@@ -1,0 +1,105 @@
+"""What a stage says while it works (Progress) and what it says when it is done (StageReport)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tasks.errors import StageError
+
+
+class Progress(Protocol):
+    """Where a stage reports that it is alive. Implementations must be cheap: called once a record is fine."""
+
+    def start(self, description: str, total: int | None, unit: str) -> None:
+        """A piece of work begins: `total` units, or None when unknown."""
+
+    def advance(self, amount: int = 1) -> None:
+        """`amount` more units are done."""
+
+    def note(self, message: str) -> None:
+        """One plain sentence the user should see (a warning, a fallback taken, a milestone)."""
+
+    def metric(self, event: dict[str, object]) -> None:
+        """One machine-readable event of a child process (a training step, an evaluation)."""
+
+
+class SilentProgress:
+    """Says nothing; keeps the notes and metrics so that a test can look at them."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.metrics: list[dict[str, object]] = []
+
+    def start(self, description: str, total: int | None, unit: str) -> None:
+        del description, total, unit
+
+    def advance(self, amount: int = 1) -> None:
+        del amount
+
+    def note(self, message: str) -> None:
+        self.notes.append(message)
+
+    def metric(self, event: dict[str, object]) -> None:
+        self.metrics.append(event)
+
+
+class StageReport(BaseModel):
+    """What went in, what came out, and why the rest did not. Reports of shards add up."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    unit: str
+    """What is counted: "lines", "urls", "pages", "documents", "steps" ..."""
+    num_in: int = 0
+    num_out: int = 0
+    dropped: dict[str, int] = Field(default_factory=dict)
+    """Records that did not come out, by reason."""
+    counts: dict[str, int] = Field(default_factory=dict)
+    """Anything else worth counting (records changed by repair, bytes, retries); plays no part in the balance."""
+    numbers: dict[str, float] = Field(default_factory=dict)
+    """Measured numbers (bytes per token, last loss)."""
+    examples: dict[str, list[str]] = Field(default_factory=dict)
+    """A few records for each reason, cut short, so that a person can judge the rule."""
+
+    def drop(self, reason: str, example: str | None = None, num_examples: int = 5) -> None:
+        """Count one dropped record; keeps at most `num_examples` examples a reason."""
+        self.dropped[reason] = self.dropped.get(reason, 0) + 1
+        if example is not None:
+            kept = self.examples.setdefault(reason, [])
+            if len(kept) < num_examples:
+                kept.append(example[:200])
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to a free counter."""
+        self.counts[name] = self.counts.get(name, 0) + amount
+
+    def check_balance(self) -> None:
+        """Every record that went in came out or has a reason. Raises StageError otherwise."""
+        if self.num_in != self.num_out + sum(self.dropped.values()):
+            raise StageError(
+                f"report out of balance: {self.num_in} {self.unit} in, {self.num_out} out, "
+                f"{sum(self.dropped.values())} dropped {self.dropped}"
+            )
+
+
+def add_reports(reports: Iterable[StageReport], unit: str, num_examples: int = 5) -> StageReport:
+    """The sum of the reports of shards, in shard order (numbers of the last shard win)."""
+    total = StageReport(unit=unit)
+    dropped: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    for report in reports:
+        total.num_in += report.num_in
+        total.num_out += report.num_out
+        dropped.update(report.dropped)
+        counts.update(report.counts)
+        total.numbers.update(report.numbers)
+        for reason, examples in report.examples.items():
+            kept = total.examples.setdefault(reason, [])
+            kept.extend(examples[: num_examples - len(kept)])
+    total.dropped = dict(sorted(dropped.items()))
+    total.counts = dict(sorted(counts.items()))
+    return total

@@ -55,10 +55,16 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def hash_files(directory: Path) -> tuple[FileEntry, ...]:
-    """Size and sha256 of every file that is to be published: hidden and unfinished (.tmp) ones are not."""
+    """Size and sha256 of every file that is to be published.
+
+    Hidden and unfinished (.tmp) files are not, and neither is the folder `logs`: it travels with the artifact, but
+    timings and log text are no part of what the artifact is.
+    """
     entries = []
     for path in sorted(directory.rglob("*")):
         name = path.relative_to(directory)
+        if name.parts[0] == "logs":
+            continue
         hidden = any(part.startswith(".") and part != ".metadata" for part in name.parts)
         if not path.is_file() or hidden or path.suffix == ".tmp" or str(name) == MANIFEST_NAME:
             continue

@@ -114,8 +114,8 @@ class HFModel(Artifact):
     kind = "HFModel"
     num_parameters: int = Field(gt=0)
     vocab_size: int = Field(gt=0)
-    max_logit_difference: float = Field(ge=0)
-    """Largest difference to the trainer's own logits in the parity gate (fp32)."""
+    max_logit_difference: float | None
+    """Largest difference to the trainer's own logits in the parity gate (fp32); None for an adopted model."""
 
 
 class Samples(Artifact):

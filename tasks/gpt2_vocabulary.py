@@ -27,7 +27,7 @@ EOD_TOKEN = "<|endoftext|>"
 
 
 def gpt2_files() -> tuple[Path, Path]:
-    """Paths of encoder.json and vocab.bpe. Raises UserError when the distribution is absent or its files are not right."""
+    """Paths of encoder.json and vocab.bpe. Raises UserError when they are absent or not GPT-2's."""
     try:
         files = metadata.files(DISTRIBUTION) or []
     except metadata.PackageNotFoundError:

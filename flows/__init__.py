@@ -1,0 +1,1 @@
+"""The DAG: what follows what, and the command line."""

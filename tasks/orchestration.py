@@ -255,9 +255,10 @@ def report_table(store: ArtifactStore, artifact: Artifact) -> list[dict[str, Any
     return rows
 
 
-def stage_task(stage: Stage[A]) -> Callable[..., A]:
-    """The Prefect task of a stage, as a function `run(store, config, artifacts, refresh=False) -> artifact`.
+def stage_task(stage: Stage[A]) -> Callable[..., tuple[A, bool]]:
+    """The Prefect task of a stage, as a function.
 
+    `run(store, config, artifacts, refresh=False)` returns the artifact and whether nothing had to be done for it.
     Retried on TransientError only. Its state is `Cached` when nothing was done.
     """
 
@@ -286,7 +287,9 @@ def stage_task(stage: Stage[A]) -> Callable[..., A]:
             create_table_artifact(key=f"{stage.name}-report", table=rows, description=stage.description)
         return artifact
 
-    def run(store: ArtifactStore, config: StageConfig, artifacts: list[Artifact], refresh: bool = False) -> A:
+    def run(
+        store: ArtifactStore, config: StageConfig, artifacts: list[Artifact], refresh: bool = False
+    ) -> tuple[A, bool]:
         locks = FlockLockManager(store.root / ".locks")
         policy = StageKeyPolicy(stage=stage).configure(isolation_level=IsolationLevel.SERIALIZABLE, lock_manager=locks)
         store.root.mkdir(parents=True, exist_ok=True)
@@ -296,9 +299,8 @@ def stage_task(stage: Stage[A]) -> Callable[..., A]:
             refresh_cache=refresh,
             timeout_seconds=getattr(config.resources, "timeout_seconds", None),
         )
-        # A state that the task returns is unpacked by Prefect: what arrives here is its artifact.
-        result = cast(A, bound(str(store.root), config, artifacts, refresh))
-        return result
+        state = bound(str(store.root), config, artifacts, refresh, return_state=True)
+        return cast(A, state.result()), state.name == "Cached"
 
     run.__name__ = f"run_{stage.name.replace('-', '_')}"
     return run

@@ -1,0 +1,84 @@
+"""Every flow on one screen: the corpus (URLs to .bin/.idx), the model (tokens to samples), and the whole way.
+
+urls --filter--> urls --fetch--> pages --extract--> documents --clean--dedup--shuffle--> documents
+documents --vocabulary--> tokenizer          documents + tokenizer --tokenize--> corpus
+corpus --train--> checkpoint --convert--> model --evaluate--> perplexity, --sample--> texts
+"""
+
+from __future__ import annotations
+
+from prefect import flow
+
+from flows.config import PipelineConfig
+from flows.steps import Reached, Steps
+from tasks import adopt
+from tasks.artifacts import Artifact, DocumentShards, PageShards, TokenizedCorpus, Tokenizer
+from tasks.clean.task import clean, dedup, shuffle
+from tasks.convert.task import convert
+from tasks.infer.task import evaluate, sample
+from tasks.scrape.task import extract, fetch, filter_urls
+from tasks.tokenize.task import tokenize, train_vocabulary
+from tasks.train.task import train
+
+Produced = dict[str, Artifact]
+
+
+@flow(name="corpus", description="URLs, pages or documents to a tokenized corpus", validate_parameters=False)
+def corpus(config: PipelineConfig) -> Produced:
+    """From where the input starts to `TokenizedCorpus`. Returns what each stage made, by stage name."""
+    steps = Steps(config)
+    try:
+        documents = _cleaned(config, steps, _extracted(config, steps))
+        tokenizer = steps.run("vocabulary", train_vocabulary, config.vocabulary, documents)
+        steps.run("tokenize", tokenize, config.tokenize, documents, tokenizer)
+    except Reached:
+        pass
+    return steps.produced
+
+
+def _extracted(config: PipelineConfig, steps: Steps) -> DocumentShards:
+    given = config.input
+    if given.documents:
+        return adopt.adopt_documents(steps.store, given.documents, text_field=given.text_field)
+    if given.pages:
+        pages: PageShards = adopt.adopt_pages(steps.store, given.pages)
+    else:
+        urls = steps.run("filter", filter_urls, config.filter, adopt.adopt_urls(steps.store, given.urls))
+        pages = steps.run("fetch", fetch, config.fetch, urls)
+    return steps.run("extract", extract, config.extract, pages)
+
+
+def _cleaned(config: PipelineConfig, steps: Steps, documents: DocumentShards) -> DocumentShards:
+    documents = steps.run("clean", clean, config.clean, documents)
+    documents = steps.run("dedup", dedup, config.dedup, documents)
+    return steps.run("shuffle", shuffle, config.shuffle, documents)
+
+
+@flow(name="model", description="A tokenized corpus to a sampled Hugging Face model", validate_parameters=False)
+def model(config: PipelineConfig, tokens: TokenizedCorpus, tokenizer: Tokenizer) -> Produced:
+    """From `TokenizedCorpus` to samples. Returns what each stage made, by stage name."""
+    steps = Steps(config)
+    try:
+        checkpoint = steps.run("train", train, config.train, tokens)
+        exported = steps.run("convert", convert, config.convert, checkpoint, tokenizer)
+        steps.run("evaluate", evaluate, config.evaluate, exported, tokens)
+        steps.run("sample", sample, config.sample, exported)
+    except Reached:
+        pass
+    return steps.produced
+
+
+@flow(name="url2lm", description="From a list of URLs to a language model", validate_parameters=False)
+def pipeline(config: PipelineConfig) -> Produced:
+    """The whole way, from wherever the input starts to `config.until`. Returns what each stage made."""
+    if config.input.corpus:
+        steps = Steps(config)
+        given = config.input
+        tokens = adopt.adopt_corpus(steps.store, given.corpus, given.corpus_vocab_size, given.corpus_eod_token_id)
+        tokenizer, _ = load_vocabulary(steps.store, config.vocabulary, [])
+        return model(config, tokens, tokenizer)
+    produced = corpus(config)
+    if isinstance(tokens := produced.get("tokenize"), TokenizedCorpus) and config.until != "tokenize":
+        tokenizer = produced["vocabulary"]  # type: ignore[assignment]
+        produced |= model(config, tokens, tokenizer)
+    return produced

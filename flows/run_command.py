@@ -1,0 +1,115 @@
+"""`url2lm run`: build the configuration, run the flow, say what came of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+from flows import summary
+from flows.config import STAGE_NAMES, PipelineConfig, build_config, load_recipe, parse_assignment
+from flows.prefect_settings import prepare
+from tasks.artifacts import Artifact
+from tasks.errors import UserError, nearest
+from tasks.store import ArtifactStore
+
+console = Console(soft_wrap=False)
+
+
+def run(
+    recipe: str, settings: Sequence[str], given: Sequence[tuple[list[str], Any]], *, dry_run: bool, as_json: bool
+) -> None:
+    """Everything that can be wrong is refused here, before any work: recipe, settings, inputs."""
+    config = build_config(load_recipe(recipe), [*map(parse_assignment, settings), *given])
+    first = config.input.first_stage
+    for wanted, field in ((config.only, "only"), (config.until, "until")):
+        if wanted is not None and STAGE_NAMES.index(wanted) < STAGE_NAMES.index(first):
+            rule = f"the flow starts at {first}"
+            raise UserError(field, wanted, rule, nearest(wanted, STAGE_NAMES[STAGE_NAMES.index(first) :]))
+    if dry_run:
+        _print_plan(config, as_json)
+        return
+    _refuse_pipeline_inputs(config)
+    run_pipeline(config, as_json=as_json)
+
+
+def _refuse_pipeline_inputs(config: PipelineConfig) -> None:
+    # Adopting again is cheap (a hash), so a wrong path or an empty list is said before a server is started.
+    from tasks import adopt
+
+    store, given = ArtifactStore(config.store_path), config.input
+    if given.urls:
+        adopt.adopt_urls(store, given.urls)
+    elif given.pages:
+        adopt.adopt_pages(store, given.pages)
+    elif given.documents:
+        adopt.adopt_documents(store, given.documents, text_field=given.text_field)
+
+
+def run_pipeline(config: PipelineConfig, *, as_json: bool) -> dict[str, Artifact]:
+    """Run the flow with this terminal attached, and print its summary."""
+    started = time.monotonic()
+    prepare(config.store_path)
+    if as_json:
+        produced = _run_flow(config, Console(stderr=True))
+    else:
+        produced = _run_flow(config, console)
+    store = ArtifactStore(config.store_path)
+    facts = summary.facts(store, produced, seconds=time.monotonic() - started)
+    if as_json:
+        console.print_json(orjson.dumps(facts).decode())
+    else:
+        summary.print_summary(console, store, produced, facts)
+    return produced
+
+
+def _run_flow(config: PipelineConfig, terminal: Console) -> dict[str, Artifact]:
+    from flows.display import Display
+    from flows.states import StateWatch
+
+    display = Display(terminal)
+    if "PREFECT_API_URL" not in os.environ:
+        terminal.print(
+            "starting Prefect's embedded server (no PREFECT_API_URL is set) ...", style="dim", highlight=False
+        )
+    from flows.pipeline import pipeline
+    from tasks.orchestration import attach_display
+
+    attach_display(display.stage)
+    try:
+        with display.live(), StateWatch(terminal):
+            produced: Mapping[str, Artifact] = pipeline(config)
+    finally:
+        attach_display(None)
+    return dict(produced)
+
+
+def _print_plan(config: PipelineConfig, as_json: bool) -> None:
+    from tasks import adopt
+
+    store, given = ArtifactStore(config.store_path), config.input
+    if given.urls:
+        adopt.expand_paths("urls", given.urls)
+    rows = []
+    last = STAGE_NAMES.index(config.only or config.until)
+    first = STAGE_NAMES.index(given.first_stage)
+    for name in STAGE_NAMES[first : last + 1]:
+        if config.only and name != config.only:
+            continue
+        rows.append({"stage": name, "refresh": name in config.refresh})
+    if as_json:
+        console.print_json(orjson.dumps({"store": str(store.root), "stages": rows}).decode())
+        return
+    table = Table(title=f"Would run (store: {store.root})")
+    table.add_column("stage")
+    table.add_column("note")
+    for row in rows:
+        table.add_row(
+            str(row["stage"]), "again, although cached" if row["refresh"] else "from the cache where nothing changed"
+        )
+    console.print(table)

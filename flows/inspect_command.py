@@ -104,6 +104,7 @@ def _corpus_prefix(path: Path) -> Path | None:
 def corpus_facts(prefix: Path, tokenizer_path: Path | None = None) -> dict[str, Any]:
     """Header, counts and length statistics of a .bin/.idx pair, and its first documents as token ids and text."""
     import numpy as np
+
     from trainer.data.indexed_dataset import IndexedDataset
 
     corpus = IndexedDataset(prefix)
@@ -129,7 +130,8 @@ def corpus_facts(prefix: Path, tokenizer_path: Path | None = None) -> dict[str, 
 
 
 def _documents_facts(path: Path) -> dict[str, Any]:
-    num_documents, bad, shown = 0, dict[str, int](), []
+    num_documents, bad = 0, dict[str, int]()
+    shown: list[dict[str, str]] = []
     for row in read_rows(path):
         if row.document is None:
             bad[row.reason] = bad.get(row.reason, 0) + 1

@@ -99,6 +99,8 @@ def run_child(
         if timer:
             timer.cancel()
         end_group(child, grace_seconds)
+        if child.stdout is not None:
+            child.stdout.close()
     if timed_out.is_set():
         raise TimeoutError(f"{name} took longer than {timeout_seconds} seconds and was ended; log: {log_path}")
     if exit_code not in accepted_exit_codes:

@@ -1,0 +1,92 @@
+"""The spool of one shard: what is finished is appended at once, so that a crash costs the pages in flight only.
+
+A frame is a fixed header (magic, lengths, CRC-32), the outcome as JSON, and the page as it will stand in the WARC
+file: a whole gzip member. After a crash the file is cut behind its last whole frame and goes on from there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import orjson
+
+from tasks.scrape.fetch_outcome import FetchOutcome, FetchReason
+
+MAGIC = 0x50414745
+_HEADER = struct.Struct("<IIIII")  # magic, index in the shard, bytes of JSON, bytes of the page, CRC-32 of both
+
+
+@dataclass(frozen=True, slots=True)
+class SpooledPage:
+    """A finished URL: its outcome, the date of its page and where its record lies in the spool."""
+
+    outcome: FetchOutcome
+    date: str
+    offset: int
+    num_record_bytes: int
+
+
+def _read_frames(path: Path) -> tuple[dict[int, SpooledPage], int]:
+    """Whole frames by index, and the number of bytes they take."""
+    found: dict[int, SpooledPage] = {}
+    end = 0
+    with path.open("rb") as stream:
+        while len(head := stream.read(_HEADER.size)) == _HEADER.size:
+            magic, index, num_json_bytes, num_record_bytes, checksum = _HEADER.unpack(head)
+            if magic != MAGIC:
+                break
+            body = stream.read(num_json_bytes + num_record_bytes)
+            if len(body) != num_json_bytes + num_record_bytes or zlib.crc32(body) != checksum:
+                break
+            row = orjson.loads(body[:num_json_bytes])
+            date = row.pop("date")
+            outcome = FetchOutcome(**{**row, "reason": FetchReason(row["reason"])})
+            found[index] = SpooledPage(outcome, date, end + _HEADER.size + num_json_bytes, num_record_bytes)
+            end += _HEADER.size + len(body)
+    return found, end
+
+
+class Spool:
+    """Append-only file of finished pages; opening it finds what an earlier attempt finished."""
+
+    def __init__(self, path: Path) -> None:
+        """The file is made when it is not there; an unfinished frame at its end is cut off."""
+        self.path = path
+        path.touch()
+        self.pages, end = _read_frames(path)
+        self._file = path.open("r+b")
+        self._file.truncate(end)
+        self._file.seek(end)
+        self._end = end
+
+    def append(self, index: int, outcome: FetchOutcome, date: str, record: bytes) -> None:
+        """Keep one finished URL. When this returns the operating system has it: a killed process loses nothing."""
+        row = orjson.dumps({**dataclasses.asdict(outcome), "date": date})
+        body = row + record
+        head = _HEADER.pack(MAGIC, index, len(row), len(record), zlib.crc32(body))
+        self._file.write(head + body)
+        self._file.flush()
+        self.pages[index] = SpooledPage(outcome, date, self._end + len(head) + len(row), len(record))
+        self._end += len(head) + len(body)
+
+    def read_record(self, page: SpooledPage) -> bytes:
+        """The gzip member of a finished page."""
+        self._file.seek(page.offset)
+        return self._file.read(page.num_record_bytes)
+
+    def close(self) -> None:
+        """The file stays."""
+        self._file.close()
+
+    def __enter__(self) -> Spool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,275 @@
+"""One request at a time, with every way it can end named: a Reply, or a FetchFailure with its reason."""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import errno
+import random
+import socket
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import aiohttp
+from multidict import CIMultiDictProxy
+from yarl import URL
+
+from tasks.errors import TransientError
+from tasks.scrape.address_guard import AddressGuard, Lookup, PrivateAddressError, system_lookup
+from tasks.scrape.body_decoder import ACCEPT_ENCODING, BodyDecoder
+from tasks.scrape.fetch_config import FetchConfig
+from tasks.scrape.fetch_outcome import FetchFailure, FetchReason
+from tasks.scrape.politeness import Politeness
+
+RETRIED_STATUSES = (429, 503)
+LARGE_PAGE_BYTES = 1 << 20
+MAX_LARGE_PAGES = 8
+DNS_CACHE_SECONDS = 300
+KEEPALIVE_SECONDS = 5.0
+RESET_ERRORS = (errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED)
+
+
+@dataclass(slots=True)
+class Reply:
+    """An HTTP answer. `body` is empty unless it was asked for."""
+
+    url: URL
+    status: int
+    status_text: str
+    headers: CIMultiDictProxy[str]
+    raw_headers: tuple[tuple[bytes, bytes], ...]
+    started_at: float
+    """Wall clock, seconds since the epoch."""
+    body: bytes = b""
+
+    def header(self, name: str) -> str:
+        """The first header of that name, empty when there is none."""
+        return self.headers.get(name, "")
+
+
+@dataclass(slots=True)
+class Budget:
+    """What one page may still cost: network seconds and attempts. Shared by its redirects and retries."""
+
+    seconds: float
+    retries: int
+    num_requests: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    @asynccontextmanager
+    async def spend(self) -> AsyncIterator[None]:
+        """The time inside counts. Raises FetchFailure when it is used up."""
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        try:
+            async with asyncio.timeout(max(self.seconds, 0.0)) as limit:
+                yield
+        except TimeoutError as error:
+            if limit.expired():
+                raise FetchFailure(FetchReason.TIMEOUT, "the page took too long as a whole") from error
+            raise
+        finally:
+            self.seconds -= loop.time() - before
+
+
+@dataclass(frozen=True, slots=True)
+class BodyRule:
+    """Which answers have a body worth reading, and how much of it."""
+
+    wants: Callable[[int, CIMultiDictProxy[str]], bool]
+    """`wants(status, headers)`; may raise FetchFailure to end the page."""
+    max_body_bytes: int
+    max_page_bytes: int
+
+
+def retry_after_seconds(header: str, now: float) -> float | None:
+    """Seconds that a Retry-After header asks for: a number or a date (RFC 9110, section 10.2.3); None for neither."""
+    text = header.strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - now)
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+class HttpClient:
+    """Requests with politeness, guard, time limits and retries. Use it as an async context manager."""
+
+    def __init__(self, config: FetchConfig, lookup: Lookup = system_lookup) -> None:
+        """`lookup` finds the addresses of a host name; tests give their own."""
+        self._config = config
+        resources = config.resources
+        self._guard = AddressGuard(config.allow_private_hosts, lookup)
+        self.politeness = Politeness(
+            max_requests=resources.max_requests,
+            max_requests_per_host=resources.max_requests_per_host,
+            delay_seconds=resources.delay_seconds,
+            max_host_failures=resources.max_host_failures,
+        )
+        self._large_pages = asyncio.Semaphore(MAX_LARGE_PAGES)
+        self._headers = {
+            "User-Agent": config.user_agent_header,
+            "Accept": ", ".join((*config.accepted_types, "*/*;q=0.1")),
+            "Accept-Encoding": ACCEPT_ENCODING,
+        }
+
+    async def __aenter__(self) -> HttpClient:
+        limits, resources = self._config.limits, self._config.resources
+        proxied = resources.proxy is not None
+        connector = aiohttp.TCPConnector(
+            limit=resources.max_requests,
+            # through a proxy only the proxy is connected to, and the user named it
+            resolver=None if proxied else self._guard,
+            socket_factory=None if proxied else self._guard.open_socket,
+            ttl_dns_cache=DNS_CACHE_SECONDS,
+            keepalive_timeout=KEEPALIVE_SECONDS,
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            headers=self._headers,
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            max_line_size=limits.max_header_bytes,
+            max_field_size=limits.max_header_bytes,
+            timeout=aiohttp.ClientTimeout(total=None, connect=limits.connect_seconds, sock_read=limits.silence_seconds),
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+        await self._guard.close()
+
+    async def get(self, url: URL, budget: Budget, rule: BodyRule) -> Reply:
+        """The answer to one URL; redirects are the caller's business. Tries again what may heal.
+
+        Raises FetchFailure. 429 and 503 that stay are returned like any other status.
+        """
+        host = url.raw_host or ""
+        if self._guard.refuses(host, url.port or 0):
+            raise FetchFailure(FetchReason.PRIVATE_HOST, host)
+        attempt = 0
+        while True:
+            failure: FetchFailure | None = None
+            reply: Reply | None = None
+            asked_seconds: float | None = None
+            async with self.politeness.turn(host):
+                try:
+                    reply = await self._request(url, budget, rule)
+                    self.politeness.connected(host)
+                except FetchFailure as error:
+                    failure = error
+                    if error.is_connection:
+                        self.politeness.failed(host, error)
+                    else:
+                        self.politeness.connected(host)
+                if reply is not None and reply.status in RETRIED_STATUSES:
+                    asked_seconds = self._asked_seconds(reply)
+                    if asked_seconds:
+                        self.politeness.pause(host, asked_seconds)
+            healthy = reply is not None and reply.status not in RETRIED_STATUSES
+            final = failure is not None and not failure.may_heal
+            if healthy or final or budget.retries <= 0 or budget.seconds <= 0:
+                break
+            budget.retries -= 1
+            await asyncio.sleep(self._wait_seconds(url, attempt, asked_seconds))
+            attempt += 1
+        if failure is not None:
+            raise failure
+        assert reply is not None
+        return reply
+
+    def _asked_seconds(self, reply: Reply) -> float | None:
+        asked = retry_after_seconds(reply.header("Retry-After"), time.time())
+        return None if asked is None else min(asked, self._config.limits.max_retry_after_seconds)
+
+    def _wait_seconds(self, url: URL, attempt: int, asked_seconds: float | None) -> float:
+        # Random waits keep many pages from coming back at the same moment; seeded, so that a run can be repeated.
+        seed = f"{self._config.resources.seed}:{attempt}:{url}"
+        share = random.Random(seed).random() / 2
+        if asked_seconds is not None:
+            return asked_seconds + share * min(1.0, self._config.resources.backoff_seconds)
+        return self._config.resources.backoff_seconds * float(2**attempt) * (1.0 + share)
+
+    async def _request(self, url: URL, budget: Budget, rule: BodyRule) -> Reply:
+        budget.num_requests += 1
+        status = 0
+        try:
+            async with (
+                budget.spend(),
+                self._session.get(url, allow_redirects=False, proxy=self._config.resources.proxy) as response,
+            ):
+                status = response.status
+                reply = Reply(
+                    url=url,
+                    status=status,
+                    status_text=response.reason or "",
+                    headers=response.headers,
+                    raw_headers=response.raw_headers,
+                    started_at=time.time(),
+                )
+                if rule.wants(reply.status, reply.headers):
+                    reply.body = await self._read_body(response, rule)
+                return reply
+        except FetchFailure as failure:
+            failure.status = status
+            raise
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            named = explain(error)
+            named.status = status
+            raise named from error
+
+    async def _read_body(self, response: aiohttp.ClientResponse, rule: BodyRule) -> bytes:
+        encoding = ", ".join(response.headers.getall("Content-Encoding", ()))
+        decoder = BodyDecoder(encoding, rule.max_body_bytes, rule.max_page_bytes)
+        if (response.content_length or 0) > rule.max_body_bytes:
+            raise FetchFailure(FetchReason.TOO_LARGE, f"Content-Length {response.content_length}")
+        content = response.content
+        while piece := await content.readany():
+            decoder.feed(piece)
+            if decoder.num_page_bytes > LARGE_PAGE_BYTES:
+                # Only so many large pages are held at a time, whatever the number of requests in flight.
+                async with self._large_pages:
+                    while piece := await content.readany():
+                        decoder.feed(piece)
+                    return decoder.finish()
+        return decoder.finish()
+
+
+def explain(error: Exception) -> FetchFailure:
+    """The failure that stands for an exception of the HTTP client. Raises TransientError when this machine is out of
+    file descriptors: that says nothing about any page."""
+    text = f"{type(error).__name__}: {error}"
+    inner = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    number = inner.errno if isinstance(inner, OSError) else None
+    if number in (errno.EMFILE, errno.ENFILE):
+        raise TransientError(
+            "no file descriptors are left for connections; lower fetch.resources.max_requests or raise `ulimit -n`"
+        ) from error
+    if isinstance(inner, PrivateAddressError):
+        return FetchFailure(FetchReason.PRIVATE_HOST, text)
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        may_heal = number == socket.EAI_AGAIN
+        return FetchFailure(FetchReason.DNS_FAILURE, text, may_heal=may_heal, is_connection=True)
+    if isinstance(error, aiohttp.ClientSSLError) or isinstance(inner, (ssl.SSLError, ssl.CertificateError)):
+        return FetchFailure(FetchReason.TLS_ERROR, text)
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return FetchFailure(FetchReason.TIMEOUT, text, may_heal=True, is_connection=True)
+    if isinstance(error, TimeoutError):
+        return FetchFailure(FetchReason.TIMEOUT, text, may_heal=True)
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return FetchFailure(FetchReason.TRUNCATED, text)
+    if isinstance(error, aiohttp.ServerDisconnectedError) or number in RESET_ERRORS:
+        return FetchFailure(FetchReason.CONNECTION_RESET, text, may_heal=True)
+    if number == errno.ECONNREFUSED:
+        return FetchFailure(FetchReason.CONNECTION_REFUSED, text, is_connection=True)
+    if number == errno.ETIMEDOUT:
+        return FetchFailure(FetchReason.TIMEOUT, text, may_heal=True, is_connection=True)
+    if isinstance(error, aiohttp.ClientResponseError):
+        return FetchFailure(FetchReason.BAD_RESPONSE, text)
+    if isinstance(error, ValueError):  # the client refuses the URL (an empty host label, an unencodable name)
+        return FetchFailure(FetchReason.BAD_URL, text)
+    return FetchFailure(FetchReason.CONNECTION_FAILED, text, is_connection=True)

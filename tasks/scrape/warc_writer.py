@@ -1,0 +1,94 @@
+"""WARC/1.1 records (ISO 28500:2017), one gzip member each, with the same bytes for the same page.
+
+The body of a response is stored decoded from transfer and content encoding. The headers are stored as received,
+but for those that described the encoding: they get the prefix `X-Archive-Orig-`, and Content-Length tells the
+length of what is stored. `WARC-Target-URI` is the URL the redirects ended at, `WARC-Requested-URI` the one asked for.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import struct
+import uuid
+import zlib
+from collections.abc import Sequence
+
+from tasks.scrape.fetch_outcome import FetchedPage
+
+GZIP_LEVEL = 4
+# magic, deflate, no flags, no time, no extra flags, unknown system: written by hand, because the byte for the
+# system is not the same in all versions of zlib and Python
+GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+REQUESTED_URI_FIELD = "WARC-Requested-URI"
+ENCODING_HEADERS = (b"content-encoding", b"transfer-encoding", b"content-length")
+RECORD_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://github.com/url2lm/records")
+
+
+def gzip_member(data: bytes) -> bytes:
+    """`data` as one gzip member (RFC 1952); the bytes depend on the data and on zlib alone."""
+    compressor = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+    body = compressor.compress(data) + compressor.flush()
+    return GZIP_HEADER + body + struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)
+
+
+def _sha1(*parts: bytes) -> str:
+    digest = hashlib.sha1(usedforsecurity=False)
+    for part in parts:
+        digest.update(part)
+    return "sha1:" + base64.b32encode(digest.digest()).decode()
+
+
+def _record(fields: Sequence[tuple[str, str]], *block: bytes) -> bytes:
+    length = sum(len(part) for part in block)
+    head = "".join(f"{name}: {value}\r\n" for name, value in (*fields, ("Content-Length", str(length))))
+    return b"".join((b"WARC/1.1\r\n", head.encode(), b"\r\n", *block, b"\r\n\r\n"))
+
+
+def warcinfo_record(file_name: str, date: str, user_agent: str, robots: str) -> bytes:
+    """The first record of a file: who made it and how. `date` is RFC 3339, UTC."""
+    lines = {
+        "software": "url2lm",
+        "format": "WARC File Format 1.1",
+        "conformsTo": "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/",
+        "http-header-user-agent": user_agent,
+        "robots": robots,
+    }
+    block = "".join(f"{name}: {value}\r\n" for name, value in lines.items()).encode()
+    fields = [
+        ("WARC-Type", "warcinfo"),
+        ("WARC-Record-ID", f"<{uuid.uuid5(RECORD_NAMESPACE, file_name + chr(10) + date).urn}>"),
+        ("WARC-Date", date),
+        ("WARC-Filename", file_name),
+        ("Content-Type", "application/warc-fields"),
+    ]
+    return _record(fields, block)
+
+
+def http_block(page: FetchedPage) -> bytes:
+    """Status line and headers of a response, with the encoding headers renamed, up to and with the empty line."""
+    lines = [f"HTTP/1.1 {page.status} {page.status_text}".rstrip().encode("latin-1", "replace")]
+    for name, value in page.headers:
+        if name.lower() in ENCODING_HEADERS:
+            name = b"X-Archive-Orig-" + name
+        lines.append(name + b": " + value)
+    lines.append(b"Content-Length: %d" % len(page.body))
+    return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+def response_record(requested_url: str, page: FetchedPage) -> bytes:
+    """A response record. Its id follows from the two URLs and the body, so that a second run gives the same one."""
+    block = http_block(page)
+    payload_digest = _sha1(page.body)
+    name = "\n".join((requested_url, page.final_url, payload_digest))
+    fields = [
+        ("WARC-Type", "response"),
+        ("WARC-Record-ID", f"<{uuid.uuid5(RECORD_NAMESPACE, name).urn}>"),
+        ("WARC-Date", page.date),
+        ("WARC-Target-URI", page.final_url),
+        (REQUESTED_URI_FIELD, requested_url),
+        ("WARC-Payload-Digest", payload_digest),
+        ("WARC-Block-Digest", _sha1(block, page.body)),
+        ("Content-Type", "application/http;msgtype=response"),
+    ]
+    return _record(fields, block, page.body)

@@ -12,7 +12,7 @@ from tasks.progress import Progress
 EXIT_CONFIG, EXIT_PREEMPTED, EXIT_NAN, EXIT_HANG, EXIT_BAD_CHECKPOINT = 2, 3, 4, 5, 6
 MEANINGS = {
     EXIT_PREEMPTED: "training was told to stop; the checkpoint is saved. Run the same command to go on",
-    EXIT_NAN: "training stopped because loss or gradients were not finite several times in a row; lower the learning rate",
+    EXIT_NAN: "training stopped because loss or gradients were not finite several times in a row; lower the rate",
     EXIT_HANG: "a rank did not answer in time",
     EXIT_BAD_CHECKPOINT: "the checkpoint to go on from is damaged",
 }

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 LOOKUP_THREADS = 32
+MAX_REMEMBERED_HOSTS = 10_000
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -99,10 +100,12 @@ def system_lookup(host: str, port: int) -> list[tuple[int, str]]:
 class AddressGuard(AbstractResolver):
     """Resolver and judge in one: aiohttp gets addresses from here only, and only such as may be connected to."""
 
-    def __init__(self, allowed: Iterable[str] = (), lookup: Lookup = system_lookup) -> None:
-        """`allowed` are "host" or "host:port" that may have private addresses."""
+    def __init__(self, allowed: Iterable[str] = (), lookup: Lookup = system_lookup, max_seconds: float = 10.0) -> None:
+        """`allowed` are "host" or "host:port" that may have private addresses; a lookup may take `max_seconds`."""
         self._allowed = {item.lower() for item in allowed}
         self._lookup = lookup
+        self._max_seconds = max_seconds
+        self._refused: dict[tuple[str, int], bool] = {}
         self._admitted: set[tuple[str, int]] = set()
         self._threads = ThreadPoolExecutor(LOOKUP_THREADS, thread_name_prefix="url2lm-dns")
 
@@ -115,6 +118,14 @@ class AddressGuard(AbstractResolver):
 
     def refuses(self, host: str, port: int) -> bool:
         """True when the URL itself already names a private place: a private address in digits, or localhost."""
+        known = self._refused.get((host, port))
+        if known is None:
+            if len(self._refused) >= MAX_REMEMBERED_HOSTS:
+                self._refused.clear()
+            known = self._refused[host, port] = self._judge(host, port)
+        return known
+
+    def _judge(self, host: str, port: int) -> bool:
         if self.is_allowed(host, port):
             return False
         name = host.lower().rstrip(".")
@@ -126,9 +137,11 @@ class AddressGuard(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """Addresses of `host`, private ones left out. Raises PrivateAddressError when none is left."""
+        """Addresses of `host`, private ones left out. Raises PrivateAddressError when none is left,
+        and TimeoutError when the answer takes too long."""
         loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._threads, self._lookup, host, port)
+        async with asyncio.timeout(self._max_seconds):
+            found = await loop.run_in_executor(self._threads, self._lookup, host, port)
         results: list[ResolveResult] = []
         for found_family, text in found:
             if family not in (socket.AF_UNSPEC, found_family):

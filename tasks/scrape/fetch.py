@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from multidict import CIMultiDictProxy
 from yarl import URL
@@ -17,6 +18,11 @@ from tasks.scrape.redirects import REDIRECT_STATUSES, parse_url, redirect_target
 from tasks.scrape.robots import RobotsCache
 
 PAGE_STATUSES = (200, 203)
+
+
+@lru_cache(maxsize=64)
+def _warc_date(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class PageFetcher:
@@ -94,7 +100,7 @@ class PageFetcher:
         check_body(reply.header("Content-Type"), reply.body, self._config.accepted_types)
         return FetchedPage(
             final_url=str(reply.url),
-            date=datetime.fromtimestamp(reply.started_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            date=_warc_date(int(reply.started_at)),
             status=reply.status,
             status_text=reply.status_text,
             headers=list(reply.raw_headers),

@@ -17,6 +17,7 @@ import orjson
 
 from tasks.scrape.fetch_outcome import FetchOutcome, FetchReason
 
+_FIELDS = tuple(field.name for field in dataclasses.fields(FetchOutcome))
 MAGIC = 0x50414745
 _HEADER = struct.Struct("<IIIII")  # magic, index in the shard, bytes of JSON, bytes of the page, CRC-32 of both
 
@@ -66,7 +67,7 @@ class Spool:
 
     def append(self, index: int, outcome: FetchOutcome, date: str, record: bytes) -> None:
         """Keep one finished URL. When this returns the operating system has it: a killed process loses nothing."""
-        row = orjson.dumps({**dataclasses.asdict(outcome), "date": date})
+        row = orjson.dumps({**{name: getattr(outcome, name) for name in _FIELDS}, "date": date})
         body = row + record
         head = _HEADER.pack(MAGIC, index, len(row), len(record), zlib.crc32(body))
         self._file.write(head + body)

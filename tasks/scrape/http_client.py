@@ -103,7 +103,7 @@ class HttpClient:
         """`lookup` finds the addresses of a host name; tests give their own."""
         self._config = config
         resources = config.resources
-        self._guard = AddressGuard(config.allow_private_hosts, lookup)
+        self._guard = AddressGuard(config.allow_private_hosts, lookup, config.limits.connect_seconds)
         self.politeness = Politeness(
             max_requests=resources.max_requests,
             max_requests_per_host=resources.max_requests_per_host,
@@ -135,7 +135,9 @@ class HttpClient:
             cookie_jar=aiohttp.DummyCookieJar(),
             max_line_size=limits.max_header_bytes,
             max_field_size=limits.max_header_bytes,
-            timeout=aiohttp.ClientTimeout(total=None, connect=limits.connect_seconds, sock_read=limits.silence_seconds),
+            timeout=aiohttp.ClientTimeout(
+                total=None, sock_connect=limits.connect_seconds, sock_read=limits.silence_seconds
+            ),
         )
         return self
 

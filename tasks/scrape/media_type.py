@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tasks.scrape.fetch_outcome import FetchFailure, FetchReason
 
 # Headers that servers send when they do not know (WHATWG MIME Sniffing, section 5.1)
@@ -28,10 +30,14 @@ BINARY_SIGNATURES = (
     b"wOFF",
     b"wOF2",
 )
-HTML_STARTS = (
-    b"<!doctype html", b"<html", b"<head", b"<script", b"<iframe", b"<h1", b"<div", b"<font", b"<table", b"<a",
-    b"<style", b"<title", b"<b", b"<body", b"<br", b"<p", b"<meta", b"<link", b"<main", b"<article", b"<!--",
-)  # fmt: skip
+# A page may start with any of these tags, after white space (section 7.1, and the tags that came after it)
+HTML_START = re.compile(
+    rb"[\t\n\f\r ]*<(?:!--|(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p|meta|"
+    rb"link|main|article)[> \t\n\r/])",
+    re.IGNORECASE,
+)
+HTML_ANYWHERE = re.compile(rb"<(?:html|body)[> \t\n\r]", re.IGNORECASE)
+XML_START = re.compile(rb"[\t\n\f\r ]*<\?xml", re.IGNORECASE)
 SNIFFED_BYTES = 1445
 UTF_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 
@@ -63,13 +69,12 @@ def sniff(body: bytes) -> str:
         head = head[2:].replace(b"\0", b"")
     elif b"\0" in head:
         return "application/octet-stream"
-    text = head.removeprefix(UTF_MARKS[0]).lstrip(b"\t\n\x0c\r ").lower()
-    if text.startswith(b"<?xml"):
-        return "application/xhtml+xml" if b"<html" in text else "text/xml"
-    for start in HTML_STARTS:
-        if text.startswith(start) and (start == b"<!--" or text[len(start) : len(start) + 1] in b"> \t\n\r/"):
-            return "text/html"
-    return "text/html" if b"<html" in text or b"<body" in text else "text/plain"
+    text = head.removeprefix(UTF_MARKS[0])
+    if HTML_START.match(text):
+        return "text/html"
+    if XML_START.match(text):
+        return "application/xhtml+xml" if HTML_ANYWHERE.search(text) else "text/xml"
+    return "text/html" if HTML_ANYWHERE.search(text) else "text/plain"
 
 
 def check_body(header: str, body: bytes, accepted: tuple[str, ...]) -> None:
@@ -77,7 +82,7 @@ def check_body(header: str, body: bytes, accepted: tuple[str, ...]) -> None:
 
     Without a meaningful header the first bytes decide; with one they only overrule it when they are no text at all.
     """
-    if not body.strip():
+    if not body or body.isspace():
         raise FetchFailure(FetchReason.EMPTY_BODY)
     kind = sniff(body)
     if kind == "application/octet-stream" or (is_meaningless(header) and kind not in accepted):

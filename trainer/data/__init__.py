@@ -1,0 +1,1 @@
+"""Corpora on disk and the samples cut from them."""

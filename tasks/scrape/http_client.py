@@ -139,6 +139,8 @@ class HttpClient:
                 total=None, sock_connect=limits.connect_seconds, sock_read=limits.silence_seconds
             ),
         )
+        # aiohttp would send a GET again by itself after a reset; attempts are counted and waited for here
+        self._session._retry_connection = False
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -3,5 +3,5 @@
 from __future__ import annotations
 
 
-class DatasetError(ValueError):
+class CorpusError(ValueError):
     """A .bin/.idx pair is damaged, or what is asked of it cannot be had. The text names the file, place and rule."""

@@ -1,146 +1,60 @@
-"""Training samples cut from a corpus, in Megatron's order, bit for bit, without compiled code.
-
-A split is a contiguous range of sequences. Its documents are repeated over epochs and shuffled (document index),
-their tokens are one stream cut every `seq_length` tokens (sample index), the cuts are shuffled (shuffle index).
-Source of the algorithm: Megatron-LM, megatron/core/datasets/gpt_dataset.py and helpers.cpp; the sample index is
-its closed form: a running sum and a binary search instead of a loop.
-"""
+"""Training samples of a corpus, in Megatron-LM's order."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import re
-import uuid
-from dataclasses import dataclass
+import logging
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
-from trainer.data.indexed_dataset import CorpusError, IndexedDataset
+from trainer.data.errors import CorpusError
+from trainer.data.index_cache import Arrays, cached_arrays, content_sha256
+from trainer.data.indexed_dataset import IndexedDataset
+from trainer.data.sample_indices import SampleIndices, build_sample_indices, plan_epochs
+from trainer.data.splits import SPLIT_NAMES, SplitName, split_bounds
 
-SplitName = Literal["train", "valid", "test"]
-SPLIT_NAMES: tuple[SplitName, ...] = ("train", "valid", "test")
-SEPARATE_LAST_EPOCH_BELOW = 0.80
-CACHE_FORMAT = 1
+__all__ = ["GPTDataset", "SplitName", "read_sample", "sample_pieces"]
 
-Array = npt.NDArray[Any]
+logger = logging.getLogger(__name__)
 
 
-def split_weights(text: str) -> tuple[float, float, float]:
-    """`900,50,50` as three fractions. Any of `,` `/` `;` or space separates; missing ones are 0.
+def sample_pieces(corpus: IndexedDataset, indices: SampleIndices, row: int) -> Iterator[tuple[int, int, int]]:
+    """Where the tokens of the sample in `row` of the sample index lie: (sequence, offset, number of tokens) in order.
 
-    Raises ValueError for more than three numbers or a sum of 0.
+    Pieces without tokens are left out. Together they have one token more than the sequence length.
     """
-    numbers = [float(number) for number in re.findall(r"[.0-9]+", text)]
-    if len(numbers) > 3 or sum(numbers) <= 0:
-        raise ValueError(f"split {text!r}: give one to three weights for train, valid and test, such as 900,50,50")
-    numbers += [0.0] * (3 - len(numbers))
-    total = sum(numbers)
-    return numbers[0] / total, numbers[1] / total, numbers[2] / total
+    (first, first_offset), (last, last_offset) = (
+        indices.sample_index[row].tolist(),
+        indices.sample_index[row + 1].tolist(),
+    )
+    for position in range(first, last + 1):
+        sequence = int(indices.document_index[position])
+        start = first_offset if position == first else 0
+        stop = last_offset + 1 if position == last else int(corpus.sequence_lengths[sequence])
+        if stop > start:
+            yield sequence, start, stop - start
 
 
-def split_bounds(text: str, num_sequences: int) -> dict[SplitName, tuple[int, int]]:
-    """The range [start, end) of sequences of each split: running sums of the weights, rounded half to even."""
-    bounds, end = [0], 0.0
-    for weight in split_weights(text):
-        end += weight
-        bounds.append(round(end * float(num_sequences)))
-    return {name: (bounds[index], bounds[index + 1]) for index, name in enumerate(SPLIT_NAMES)}
-
-
-@dataclass(frozen=True)
-class GPTIndices:
-    """The three indices of a dataset."""
-
-    document: Array
-    """Sequence numbers in the order in which their tokens are read (int32)."""
-    sample: Array
-    """[number of samples + 1, 2]: position in `document`, token offset in that sequence."""
-    shuffle: Array
-    """Sample numbers in the order in which they are trained on."""
-
-
-def num_epochs(tokens_per_epoch: int, seq_length: int, num_samples: int | None, extra: int) -> int:
-    """The least number of passes that gives `num_samples` samples; 1 without a number."""
-    if num_samples is None:
-        return 1
-    return max(1, -(-(num_samples * seq_length + extra) // tokens_per_epoch))
-
-
-def build_indices(
-    sizes: Array,
-    documents: Array,
-    seq_length: int,
-    num_samples: int | None,
-    seed: int,
-    *,
-    add_extra_token: bool = True,
-    drop_last_partial: bool = True,
-) -> GPTIndices:
-    """Megatron's indices for the sequences `documents` (int32) of a corpus with sequence lengths `sizes` (int32).
-
-    Raises CorpusError when the documents hold no full sample.
-    """
-    extra = int(add_extra_token)
-    per_epoch = int(sizes[documents].sum(dtype=np.int64))
-    if per_epoch == 0:
-        raise CorpusError("the split holds no tokens")
-    epochs = num_epochs(per_epoch, seq_length, num_samples, extra)
-    separate, samples_sans_last = False, 0
-    if epochs > 1:
-        assert num_samples is not None
-        samples_sans_last = ((epochs - 1) * per_epoch - extra) // seq_length
-        last = num_samples - samples_sans_last
-        separate = last < int(SEPARATE_LAST_EPOCH_BELOW * ((per_epoch - extra) // seq_length))
-    generator = np.random.RandomState(seed)
-    document = _document_index(documents, epochs, generator, separate)
-    total = epochs * per_epoch
-    count = (total - extra) // seq_length if drop_last_partial else -(-(total - extra) // seq_length)
-    if count <= 0:
-        raise CorpusError(f"the split holds {per_epoch} tokens, one sample needs {seq_length + extra}")
-    sample = _sample_index(sizes, document, seq_length, count, extra)
-    return GPTIndices(document, sample, _shuffle_index(count, samples_sans_last, generator, separate))
-
-
-def _document_index(documents: Array, epochs: int, generator: np.random.RandomState, separate: bool) -> Array:
-    if not separate:
-        index = np.tile(documents.astype(np.int32), epochs)
-        generator.shuffle(index)
-        return index
-    first = _document_index(documents, epochs - 1, generator, False)
-    return np.concatenate([first, _document_index(documents, 1, generator, False)])
-
-
-def _sample_index(sizes: Array, document: Array, seq_length: int, count: int, extra: int) -> Array:
-    lengths = sizes[document].astype(np.int64)
-    ends = np.cumsum(lengths)
-    positions = np.arange(count + 1, dtype=np.int64) * seq_length
-    positions[-1] = min(int(positions[-1]), int(ends[-1]) - extra)
-    index = np.searchsorted(ends, positions, "right" if extra else "left")
-    offsets = positions - (ends[index] - lengths[index])
-    index[0], offsets[0] = 0, 0
-    small = max(len(document), int(sizes.max(initial=0))) <= 2**31 - 1
-    return np.stack([index, offsets], axis=1).astype(np.int32 if small else np.int64)
-
-
-def _shuffle_index(count: int, samples_sans_last: int, generator: np.random.RandomState, separate: bool) -> Array:
-    dtype: Any = np.uint32 if count < 2**32 - 2 else np.int64
-    border = samples_sans_last if separate else count
-    first = np.arange(border, dtype=dtype)
-    generator.shuffle(first)
-    if border == count:
-        return first
-    second = np.arange(border, count, dtype=dtype)
-    generator.shuffle(second)
-    return np.concatenate([first, second])
+def read_sample(corpus: IndexedDataset, indices: SampleIndices, row: int, seq_length: int) -> NDArray[np.int64]:
+    """The tokens of the sample in `row` of the sample index, int64 [seq_length + 1]."""
+    tokens = np.empty(seq_length + 1, dtype=np.int64)
+    filled = 0
+    for sequence, offset, length in sample_pieces(corpus, indices, row):
+        tokens[filled : filled + length] = corpus.get(sequence, offset, length)
+        filled += length
+    return tokens
 
 
 class GPTDataset:
-    """Samples of `seq_length` + 1 tokens; neighbours in the stream share one token, so inputs and labels are shifts."""
+    """Samples of `seq_length` + 1 tokens, cut from the documents of a split without regard to their borders.
+
+    Neighbours in the stream share one token, so that every token but the very first is predicted once an epoch.
+    `len` may be larger than the number of samples asked for, because epochs are whole; it is 0 for a split too small
+    to hold one sample.
+    """
 
     def __init__(
         self,
@@ -152,86 +66,81 @@ class GPTDataset:
         num_samples: int | None,
         seed: int,
         cache_dir: Path | None = None,
+        shuffle: bool = True,
     ) -> None:
-        """`num_samples`: how many will be asked for (whole epochs are built), or None for one epoch.
+        """Build the order, or map it from the cache.
 
-        An empty split has no samples. Indices are kept in `cache_dir` under a name that holds the content of the
-        corpus. Raises CorpusError when a split that is not empty holds no full sample.
+        `split_weights`: such as 969,30,1. `num_samples`: how many will be read, in as many epochs as that takes; None
+        means one epoch. `seed`: of the order, 0 to 2^32 - 1. `cache_dir`: where orders are kept between runs. Raises
+        CorpusError for a setting that makes no sense, for a corpus without tokens, and when training samples are
+        asked of an empty training split; an empty validation or test split is a warning.
         """
-        self.corpus, self.seq_length = corpus, seq_length
-        start, end = split_bounds(split_weights, len(corpus))[split]
-        self.documents: Array = np.arange(start, end, dtype=np.int32)
-        num_tokens = int(corpus.sequence_lengths[start:end].sum(dtype=np.int64))
-        self.indices: GPTIndices | None = None
-        if num_tokens <= seq_length and num_samples is None:
+        if split not in SPLIT_NAMES:
+            raise CorpusError(f"split = {split!r}: known are {', '.join(SPLIT_NAMES)}")
+        if seq_length < 1:
+            raise CorpusError(f"seq_length = {seq_length}: a sample has at least 1 token and its successor")
+        if not 0 <= seed < 2**32:
+            raise CorpusError(f"seed = {seed}: a seed is between 0 and 2^32 - 1")
+        if corpus.num_tokens == 0:
+            raise CorpusError(f"{corpus.prefix}: the corpus holds no tokens; there is nothing to train on")
+        self.corpus, self.split, self.seq_length = corpus, split, seq_length
+        self.first, self.stop = split_bounds(split_weights, len(corpus))[split]
+        """The sequences [first, stop) of the corpus belong to this split."""
+        lengths = corpus.sequence_lengths[self.first : self.stop]
+        self.tokens_per_epoch = int(lengths.sum(dtype=np.int64))
+        if self.tokens_per_epoch == 0:
+            message = f"{corpus.prefix}: split {split_weights} gives the part {split!r} no tokens"
+            if split == "train" and num_samples is not None:
+                raise CorpusError(f"{message}; there is nothing to train on")
+            logger.warning("%s; it is skipped", message)
+            num_samples = None
+        self.plan = plan_epochs(self.tokens_per_epoch, seq_length, num_samples)
+
+        def build() -> SampleIndices:
+            return build_sample_indices(
+                corpus.sequence_lengths,
+                self.first,
+                self.stop,
+                seq_length=seq_length,
+                num_samples=num_samples,
+                seed=seed,
+                shuffle=shuffle,
+            )
+
+        if self.plan.num_samples == 0 or cache_dir is None:
+            self.indices = build()
             return
-        if num_tokens == 0:
-            return
-        description = {
-            "format": CACHE_FORMAT,
-            "corpus": corpus_digest(corpus) if cache_dir else "",
-            "range": [start, end],
+        # Indices are a function of these and of nothing else: whatever the .bin holds, they fit it.
+        meaning = {
+            "lengths_sha256": content_sha256(lengths),
+            "first": self.first,
             "seq_length": seq_length,
             "num_samples": num_samples,
             "seed": seed,
+            "shuffle": shuffle,
         }
-        self.indices = _cached(
-            cache_dir,
-            description,
-            lambda: build_indices(corpus.sequence_lengths, self.documents, seq_length, num_samples, seed),
-        )
+        self.indices = _as_indices(cached_arrays(cache_dir, "gpt", meaning, lambda: _as_arrays(build())))
 
     def __len__(self) -> int:
-        """Number of samples."""
-        return 0 if self.indices is None else len(self.indices.shuffle)
+        return len(self.indices)
 
-    def __getitem__(self, index: int) -> npt.NDArray[np.int64]:
-        """Sample `index` as int64 [seq_length + 1]. Raises IndexError past the end."""
-        if self.indices is None or not 0 <= index < len(self):
-            raise IndexError(f"there are {len(self)} samples, no number {index}")
-        sample, document = self.indices.sample, self.indices.document
-        row = int(self.indices.shuffle[index])
-        first, first_offset = int(sample[row, 0]), int(sample[row, 1])
-        last, last_offset = int(sample[row + 1, 0]), int(sample[row + 1, 1])
-        if first == last:
-            pieces = [self.corpus.get(int(document[first]), first_offset, last_offset - first_offset + 1)]
-        else:
-            pieces = [self.corpus.get(int(document[first]), first_offset)]
-            pieces += [self.corpus.get(int(document[item])) for item in range(first + 1, last)]
-            pieces.append(self.corpus.get(int(document[last]), 0, last_offset + 1))
-        return np.concatenate(pieces).astype(np.int64)
+    def __getitem__(self, index: int) -> NDArray[np.int64]:
+        """Sample `index` of the shuffled order, int64 [seq_length + 1]: inputs [:-1], labels [1:]."""
+        return read_sample(self.corpus, self.indices, self._row(index), self.seq_length)
+
+    def pieces(self, index: int) -> list[tuple[int, int, int]]:
+        """The origin of sample `index`: (sequence of the corpus, token offset, number of tokens), in order."""
+        return list(sample_pieces(self.corpus, self.indices, self._row(index)))
+
+    def _row(self, index: int) -> int:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"sample {index} of {len(self)}")
+        return int(self.indices.shuffle_index[index])
 
 
-def corpus_digest(corpus: IndexedDataset) -> str:
-    """sha256 over .idx and .bin: what the indices were built from, whatever its name, size and date."""
-    digest = hashlib.sha256()
-    for path in (corpus.idx_path, corpus.bin_path):
-        with path.open("rb") as stream:
-            digest.update(hashlib.file_digest(stream, "sha256").digest())
-    return digest.hexdigest()
+def _as_arrays(indices: SampleIndices) -> Arrays:
+    return {name: getattr(indices, name) for name in ("document_index", "sample_index", "shuffle_index")}
 
 
-def _cached(cache_dir: Path | None, description: dict[str, Any], build: Any) -> GPTIndices:
-    if cache_dir is None:
-        indices: GPTIndices = build()
-        return indices
-    name = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:32]
-    folder = cache_dir / name
-    if not folder.is_dir():
-        # Several ranks may build at the same moment: each writes its own folder, the first rename wins, all are equal.
-        built: GPTIndices = build()
-        temporary = cache_dir / f".{name}.{uuid.uuid4().hex}"
-        temporary.mkdir(parents=True)
-        for field in ("document", "sample", "shuffle"):
-            np.save(temporary / f"{field}.npy", getattr(built, field))
-        (temporary / "description.json").write_text(json.dumps(description, indent=1))
-        try:
-            os.rename(temporary, folder)
-        except OSError:
-            if not folder.is_dir():
-                raise
-            for path in temporary.iterdir():
-                path.unlink()
-            temporary.rmdir()
-    loaded = {field: np.load(folder / f"{field}.npy", mmap_mode="r") for field in ("document", "sample", "shuffle")}
-    return GPTIndices(**loaded)
+def _as_indices(arrays: dict[str, NDArray[Any]]) -> SampleIndices:
+    return SampleIndices(**arrays)

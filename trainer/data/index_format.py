@@ -25,7 +25,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from trainer.data.errors import DatasetError
+from trainer.data.errors import CorpusError
 
 MAGIC = b"MMIDIDX\x00\x00"
 VERSION = 1
@@ -59,12 +59,12 @@ def best_dtype(vocab_size: int | None) -> np.dtype[Any]:
 
 
 def dtype_code(dtype: DTypeLike) -> int:
-    """The code of a token dtype. Raises DatasetError for one that holds no tokens."""
+    """The code of a token dtype. Raises CorpusError for one that holds no tokens."""
     wanted = np.dtype(dtype).newbyteorder("<")
     code = CODES.get(wanted, 0)
     if code not in TOKEN_CODES:
         known = ", ".join(DTYPES[item].name for item in TOKEN_CODES)
-        raise DatasetError(f"dtype {wanted.name} cannot hold tokens in a .bin file; known: {known}")
+        raise CorpusError(f"dtype {wanted.name} cannot hold tokens in a .bin file; known: {known}")
     return code
 
 
@@ -86,7 +86,7 @@ def index_num_bytes(num_sequences: int, num_borders: int) -> int:
 
 
 def check_sizes(sizes: NDArray[Any], document_indices: NDArray[Any]) -> None:
-    """Raises DatasetError, naming the document, for a length that int32 cannot hold or that is negative.
+    """Raises CorpusError, naming the document, for a length that int32 cannot hold or that is negative.
 
     Also raises it when the document borders do not start at 0, fall, or do not end at the number of sequences.
     """
@@ -94,22 +94,22 @@ def check_sizes(sizes: NDArray[Any], document_indices: NDArray[Any]) -> None:
     if len(bad):
         sequence = int(bad[0])
         document = int(np.searchsorted(document_indices, sequence, side="right")) - 1
-        raise DatasetError(
+        raise CorpusError(
             f"document {document} (sequence {sequence}) has {int(sizes[sequence]):,} tokens; a sequence holds 0 to "
             f"{MAX_SEQUENCE_TOKENS:,}, because its length is stored as int32. Split the document."
         )
     if len(document_indices) == 0 or document_indices[0] != 0 or document_indices[-1] != len(sizes):
         found = "none" if len(document_indices) == 0 else f"{document_indices[0]} to {document_indices[-1]}"
-        raise DatasetError(f"document borders must run from 0 to {len(sizes)}, found {found}")
+        raise CorpusError(f"document borders must run from 0 to {len(sizes)}, found {found}")
     if np.any(np.diff(document_indices) < 0):
-        raise DatasetError("document borders must never fall")
+        raise CorpusError("document borders must never fall")
 
 
 def write_index(path: Path, sizes: ArrayLike, document_indices: ArrayLike | None, dtype: DTypeLike) -> None:
     """Write an .idx file; it appears under its name, whole.
 
     `sizes` [n]: tokens in each sequence; `document_indices` [d]: document borders, or None when every sequence is a
-    document; `dtype`: of the tokens in the .bin file. Raises DatasetError as `check_sizes` and `dtype_code` do.
+    document; `dtype`: of the tokens in the .bin file. Raises CorpusError as `check_sizes` and `dtype_code` do.
     """
     lengths = np.asarray(sizes)
     borders = np.arange(len(lengths) + 1) if document_indices is None else np.asarray(document_indices)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from trainer.data.errors import DatasetError
+from trainer.data.errors import CorpusError
 from trainer.data.index_format import MAX_SEQUENCE_TOKENS, dtype_code, write_index
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ class IndexedDatasetBuilder:
     """
 
     def __init__(self, prefix: Path | str, dtype: DTypeLike) -> None:
-        """`prefix` names the pair; its folder must exist. Raises DatasetError for a dtype that holds no tokens."""
+        """`prefix` names the pair; its folder must exist. Raises CorpusError for a dtype that holds no tokens."""
         self.prefix = Path(prefix)
-        self.dtype = np.dtype(dtype).newbyteorder("<")
+        self.dtype: np.dtype[Any] = np.dtype(dtype).newbyteorder("<")
         dtype_code(self.dtype)
         self._limits = np.iinfo(self.dtype)
         self._sizes = array("i")
@@ -45,13 +45,13 @@ class IndexedDatasetBuilder:
     def add_item(self, tokens: ArrayLike) -> None:
         """Append one sequence to the current document.
 
-        Raises DatasetError for a token that the dtype cannot hold and for 2^31 tokens or more, naming the document.
+        Raises CorpusError for a token that the dtype cannot hold and for 2^31 tokens or more, naming the document.
         """
         values = np.asarray(tokens)
         if values.ndim != 1:
-            raise DatasetError(f"a sequence has one dimension, not {values.ndim}")
+            raise CorpusError(f"a sequence has one dimension, not {values.ndim}")
         if len(values) > MAX_SEQUENCE_TOKENS:
-            raise DatasetError(
+            raise CorpusError(
                 f"document {len(self._borders) - 1} has {len(values):,} tokens in one sequence; a sequence holds at "
                 f"most {MAX_SEQUENCE_TOKENS:,}, because its length is stored as int32. Split the document."
             )
@@ -71,7 +71,7 @@ class IndexedDatasetBuilder:
         if lengths is None:
             lengths = [len(values)] if len(values) else []
         if sum(lengths) != len(values):
-            raise DatasetError(f"lengths add up to {sum(lengths)}, the document has {len(values)} tokens")
+            raise CorpusError(f"lengths add up to {sum(lengths)}, the document has {len(values)} tokens")
         start = 0
         for length in lengths:
             self.add_item(values[start : start + length])
@@ -83,17 +83,15 @@ class IndexedDatasetBuilder:
         for tokens in documents:
             self.add_document(tokens)
 
-    def add_dataset(self, dataset: IndexedDataset) -> None:
-        """Append all documents of a finished pair. Raises DatasetError when its dtype is another."""
-        if dataset.dtype != self.dtype:
-            raise DatasetError(
-                f"{dataset.prefix}: tokens are {dataset.dtype.name}, not {self.dtype.name} as the others"
-            )
+    def add_corpus(self, corpus: IndexedDataset) -> None:
+        """Append all documents of a finished pair. Raises CorpusError when its dtype is another."""
+        if corpus.dtype != self.dtype:
+            raise CorpusError(f"{corpus.prefix}: tokens are {corpus.dtype.name}, not {self.dtype.name} as the others")
         first = len(self._sizes)
-        with dataset.bin_path.open("rb") as source:
+        with corpus.bin_path.open("rb") as source:
             shutil.copyfileobj(source, self._stream, COPY_BYTES)
-        self._sizes.frombytes(dataset.sequence_lengths.astype(np.int32).tobytes())
-        self._borders.frombytes((dataset.document_indices[1:] + first).astype(np.int64).tobytes())
+        self._sizes.frombytes(corpus.sequence_lengths.astype(np.int32).tobytes())
+        self._borders.frombytes((corpus.document_indices[1:] + first).astype(np.int64).tobytes())
 
     def finalize(self) -> None:
         """Sync the tokens, write the index, and give both files their names."""
@@ -129,7 +127,7 @@ class IndexedDatasetBuilder:
             low, high = int(values.min()), int(values.max())
             if values.dtype.kind not in "iu" or low < self._limits.min or high > self._limits.max:
                 document = len(self._borders) - 1
-                raise DatasetError(
+                raise CorpusError(
                     f"document {document} has tokens from {low} to {high} ({values.dtype.name}); {self.dtype.name} "
                     f"holds whole numbers from {self._limits.min} to {self._limits.max}. Give the right vocab_size."
                 )

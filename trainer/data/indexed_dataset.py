@@ -1,247 +1,207 @@
-"""Megatron's `.bin`/`.idx` pair, byte for byte: memory-mapped reader, streaming writer. numpy only.
-
-`.bin` holds the token ids of all sequences back to back. `.idx`, little-endian, unaligned (Megatron-LM,
-megatron/core/datasets/indexed_dataset.py), with n sequences and d document borders (documents + 1):
-
-    offset        bytes  type      content
-    0             9      bytes     magic "MMIDIDX\\0\\0"
-    9             8      u64       version, 1
-    17            1      u8        dtype code of .bin
-    18            8      u64       n
-    26            8      u64       d
-    34            4n     i32[n]    sequence lengths in tokens
-    34+4n         8n     i64[n]    byte offset of each sequence in .bin
-    34+12n        8d     i64[d]    document borders: document k is sequences [D[k], D[k+1])
-"""
+"""Reading of .bin/.idx token files: memory-mapped, zero copy, checked when opened. numpy only, no torch."""
 
 from __future__ import annotations
 
-import os
+import struct
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, overload
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
-MAGIC = b"MMIDIDX\x00\x00"
-VERSION = 1
-HEADER_BYTES = 34
-DTYPES: dict[int, type[np.generic]] = {
-    1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 6: np.float64, 7: np.float32, 8: np.uint16,
-}  # fmt: skip
-CODES = {np.dtype(dtype): code for code, dtype in DTYPES.items()}
-UINT16_VOCAB_LIMIT = 65500
-MAX_SEQUENCE_TOKENS = 2**31 - 1
+from trainer.data.errors import CorpusError
+from trainer.data.index_format import (
+    DTYPES,
+    HEADER_BYTES,
+    MAGIC,
+    TOKEN_CODES,
+    VERSION,
+    best_dtype,
+    chunks,
+    index_num_bytes,
+    sequence_pointers,
+    write_index,
+)
+from trainer.data.indexed_builder import IndexedDatasetBuilder
 
-Tokens = npt.NDArray[Any]
+__all__ = [
+    "CorpusError",
+    "IndexedDataset",
+    "IndexedDatasetBuilder",
+    "best_dtype",
+    "merge_corpora",
+    "sequence_pointers",
+    "write_index",
+]
 
-
-class CorpusError(ValueError):
-    """A .bin/.idx pair is not what it should be; the message names the file and what is wrong in it."""
-
-
-def best_dtype(vocab_size: int | None) -> type[np.generic]:
-    """uint16 for a known vocabulary below 65,500 ids, else int32 (Megatron's rule)."""
-    return np.uint16 if vocab_size is not None and vocab_size < UINT16_VOCAB_LIMIT else np.int32
-
-
-def sequence_pointers(lengths: npt.ArrayLike, itemsize: int) -> npt.NDArray[np.int64]:
-    """Byte offset of each sequence: the exclusive running sum of lengths times `itemsize`, in 64 bits."""
-    sizes = np.asarray(lengths, dtype=np.int64)
-    pointers = np.zeros(len(sizes), dtype=np.int64)
-    np.cumsum(sizes[:-1], out=pointers[1:]) if len(sizes) else None
-    return pointers * itemsize
-
-
-def check_lengths(lengths: npt.ArrayLike) -> npt.NDArray[np.int32]:
-    """Sequence lengths as int32. Raises CorpusError, naming the sequence, for one that does not fit the format."""
-    sizes = np.asarray(lengths, dtype=np.int64)
-    wrong = np.flatnonzero((sizes < 0) | (sizes > MAX_SEQUENCE_TOKENS))
-    if len(wrong):
-        index = int(wrong[0])
-        raise CorpusError(
-            f"sequence {index} has {int(sizes[index])} tokens; the format holds 0 to {MAX_SEQUENCE_TOKENS} in one sequence"
-        )
-    return sizes.astype(np.int32)
-
-
-def write_index(path: Path, lengths: npt.ArrayLike, document_indices: npt.ArrayLike, dtype: type[np.generic]) -> None:
-    """Write an .idx file, whole or not at all. Raises CorpusError for lengths that do not fit."""
-    sizes = check_lengths(lengths)
-    borders = np.asarray(document_indices, dtype=np.int64)
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as stream:
-        stream.write(MAGIC)
-        stream.write(np.array([VERSION], "<u8").tobytes())
-        stream.write(np.array([CODES[np.dtype(dtype)]], "u1").tobytes())
-        stream.write(np.array([len(sizes), len(borders)], "<u8").tobytes())
-        stream.write(sizes.astype("<i4").tobytes())
-        stream.write(sequence_pointers(sizes, np.dtype(dtype).itemsize).astype("<i8").tobytes())
-        stream.write(borders.astype("<i8").tobytes())
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
-
-
-class IndexedDatasetBuilder:
-    """Streams documents into PREFIX.bin and writes PREFIX.idx at the end; both get their names when they are whole.
-
-    Megatron's rules: a document without tokens is a document without a sequence (a repeated border).
-    """
-
-    def __init__(self, prefix: Path, dtype: type[np.generic]) -> None:
-        self._prefix, self._dtype = prefix, dtype
-        self._lengths: list[int] = []
-        self._borders = [0]
-        self._temporary = prefix.with_name(prefix.name + ".bin.tmp")
-        self._stream = self._temporary.open("wb")
-
-    def add_document(self, tokens: npt.ArrayLike) -> None:
-        """Append one document of token ids (1-D). Raises CorpusError for an id that the dtype does not hold."""
-        ids = np.asarray(tokens)
-        if len(ids):
-            info = np.iinfo(self._dtype)  # type: ignore[type-var]
-            if ids.min() < info.min or ids.max() > info.max:
-                raise CorpusError(f"document {len(self._borders) - 1}: token id {ids.max()} does not fit {info.dtype}")
-            self._stream.write(np.ascontiguousarray(ids, dtype=self._dtype).tobytes())
-            self._lengths.append(len(ids))
-        self._borders.append(len(self._lengths))
-
-    def __enter__(self) -> IndexedDatasetBuilder:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if kind is not None:
-            self._stream.close()
-            self._temporary.unlink(missing_ok=True)
-            return
-        self._stream.flush()
-        os.fsync(self._stream.fileno())
-        self._stream.close()
-        write_index(self._prefix.with_name(self._prefix.name + ".idx"), self._lengths, self._borders, self._dtype)
-        self._temporary.replace(self._prefix.with_name(self._prefix.name + ".bin"))
+LEGACY_MAGIC = b"TNTIDX\x00\x00"
 
 
 class IndexedDataset:
-    """Reads PREFIX.bin and PREFIX.idx, memory-mapped. Sequences are read-only views, nothing is copied."""
+    """A corpus of token sequences: PREFIX.bin and PREFIX.idx, mapped into memory.
+
+    `len` is the number of sequences; `[i]` is sequence i, `[a:b]` a list of sequences; all are views of the file,
+    read-only and of the file's dtype. A dataset pickles as its prefix and is opened again where it arrives.
+    """
+
+    sequence_lengths: NDArray[np.int32]
+    """Tokens in each sequence [n]."""
+    sequence_pointers: NDArray[np.int64]
+    """Byte offset of each sequence in the .bin file [n]."""
+    document_indices: NDArray[np.int64]
+    """Document k holds the sequences [document_indices[k], document_indices[k + 1]); [documents + 1]."""
+    dtype: np.dtype[Any]
+    """Type of a token in the .bin file."""
+    num_tokens: int
+    """Tokens in the .bin file."""
 
     def __init__(self, prefix: Path | str) -> None:
-        """Open and check the pair. Raises CorpusError that names the file and what is wrong."""
+        """Open and check both files. Raises CorpusError, naming file and byte, when they are not a whole pair."""
         self.prefix = Path(prefix)
-        self.bin_path = self.prefix.with_name(self.prefix.name + ".bin")
         self.idx_path = self.prefix.with_name(self.prefix.name + ".idx")
-        self._open()
-
-    def _open(self) -> None:
+        self.bin_path = self.prefix.with_name(self.prefix.name + ".bin")
         for path in (self.idx_path, self.bin_path):
             if not path.is_file():
-                raise CorpusError(f"{path}: no such file (a corpus is a .bin and an .idx of one name)")
-        size = self.idx_path.stat().st_size
-        if size < HEADER_BYTES:
-            raise CorpusError(f"{self.idx_path}: {size} bytes, but the header alone is {HEADER_BYTES}")
-        self._index = np.memmap(self.idx_path, dtype=np.uint8, mode="r")
-        header = bytes(self._index[:HEADER_BYTES])
-        if header[:9] != MAGIC:
-            raise CorpusError(f"{self.idx_path}: bytes 0 to 8 are {header[:9]!r}, not the magic {MAGIC!r}")
-        version = int.from_bytes(header[9:17], "little")
-        if version != VERSION:
-            raise CorpusError(f"{self.idx_path}: version {version} at byte 9, only {VERSION} is known")
-        if header[17] not in DTYPES:
-            raise CorpusError(f"{self.idx_path}: dtype code {header[17]} at byte 17; known: {sorted(DTYPES)}")
-        self.dtype = DTYPES[header[17]]
-        n, d = int.from_bytes(header[18:26], "little"), int.from_bytes(header[26:34], "little")
-        expected = HEADER_BYTES + 12 * n + 8 * d
-        if size != expected:
-            raise CorpusError(f"{self.idx_path}: {size} bytes, but {n} sequences and {d} borders need {expected}")
-        self.sequence_lengths = np.frombuffer(self._index, "<i4", n, HEADER_BYTES)
-        self.sequence_pointers = np.frombuffer(self._index, "<i8", n, HEADER_BYTES + 4 * n)
-        self.document_indices = np.frombuffer(self._index, "<i8", d, HEADER_BYTES + 12 * n)
-        self._check(n, d)
-        num_bytes = self.bin_path.stat().st_size
-        self._tokens: Tokens = (
-            np.memmap(self.bin_path, dtype=self.dtype, mode="r") if num_bytes else np.zeros(0, self.dtype)
-        )
+                raise CorpusError(f"{path}: there is no such file; a corpus is a pair PREFIX.bin and PREFIX.idx")
+        self._index = _map(self.idx_path)
+        self.dtype, num_sequences, num_borders = self._read_header()
+        self.sequence_lengths = self._view("<i4", num_sequences, HEADER_BYTES)
+        self.sequence_pointers = self._view("<i8", num_sequences, HEADER_BYTES + 4 * num_sequences)
+        self.document_indices = self._view("<i8", num_borders, HEADER_BYTES + 12 * num_sequences)
+        self._check_borders()
+        self.num_tokens = self._check_pointers()
+        self._check_bin()
+        self._tokens = _map(self.bin_path)
 
-    def _check(self, n: int, d: int) -> None:
-        lengths, borders = self.sequence_lengths, self.document_indices
-        if n and lengths.min() < 0:
-            raise CorpusError(f"{self.idx_path}: sequence {int(lengths.argmin())} has a negative length")
-        itemsize = np.dtype(self.dtype).itemsize
-        wrong = np.flatnonzero(self.sequence_pointers != sequence_pointers(lengths, itemsize))
-        if len(wrong):
-            raise CorpusError(
-                f"{self.idx_path}: the offset of sequence {int(wrong[0])} is not the sum of lengths before it"
-            )
-        if d == 0 or borders[0] != 0 or borders[-1] != n or (np.diff(borders) < 0).any():
-            raise CorpusError(f"{self.idx_path}: the document borders do not rise from 0 to {n}")
-        needed, found = int(lengths.sum(dtype=np.int64)) * itemsize, self.bin_path.stat().st_size
-        if needed != found:
-            raise CorpusError(f"{self.bin_path}: {found} bytes, but the index describes {needed}")
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"prefix": self.prefix, "bin_path": self.bin_path, "idx_path": self.idx_path}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._open()
+    def __reduce__(self) -> tuple[type[IndexedDataset], tuple[Path]]:
+        return type(self), (self.prefix,)
 
     def __len__(self) -> int:
-        """Number of sequences."""
         return len(self.sequence_lengths)
 
     @overload
-    def __getitem__(self, index: int) -> Tokens: ...
+    def __getitem__(self, index: int) -> NDArray[Any]: ...
     @overload
-    def __getitem__(self, index: slice) -> list[Tokens]: ...
-    def __getitem__(self, index: int | slice) -> Tokens | list[Tokens]:
-        """The tokens of one sequence, or of a run of sequences. Raises IndexError, and ValueError for a step."""
+    def __getitem__(self, index: slice) -> list[NDArray[Any]]: ...
+    def __getitem__(self, index: int | slice) -> NDArray[Any] | list[NDArray[Any]]:
+        """Sequence `index`, or the sequences of a slice. Raises IndexError outside, ValueError for a step."""
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
             if step != 1:
-                raise ValueError("slices of a corpus are contiguous; a step is not possible")
+                raise ValueError(f"a slice of sequences must have step 1, not {step}")
             return [self.get(item) for item in range(start, stop)]
         return self.get(index)
 
-    def get(self, index: int, offset: int = 0, length: int | None = None) -> Tokens:
-        """Tokens [offset, offset + length) of sequence `index`, to its end without `length`; a read-only view."""
-        if index < 0:
-            index += len(self)
-        if not 0 <= index < len(self):
-            raise IndexError(f"{self.prefix} has {len(self)} sequences, there is no number {index}")
-        size = int(self.sequence_lengths[index])
-        end = size if length is None else offset + length
-        if not 0 <= offset <= end <= size:
-            raise IndexError(f"sequence {index} has {size} tokens, not [{offset}, {end})")
-        start = int(self.sequence_pointers[index]) // np.dtype(self.dtype).itemsize
-        return self._tokens[start + offset : start + end]
+    def get(self, index: int, offset: int = 0, length: int | None = None) -> NDArray[Any]:
+        """Tokens [offset, offset + length) of sequence `index`; `length` None means: to its end.
+
+        Raises IndexError when the sequence does not exist or does not reach that far.
+        """
+        position = index + len(self) if index < 0 else index
+        if not 0 <= position < len(self):
+            raise IndexError(f"{self.prefix}: sequence {index} of {len(self)}")
+        size = int(self.sequence_lengths[position])
+        count = size - offset if length is None else length
+        if offset < 0 or count < 0 or offset + count > size:
+            raise IndexError(
+                f"{self.prefix}: tokens [{offset}, {offset + count}) of sequence {index}, which has {size} tokens"
+            )
+        if count == 0:
+            return np.empty(0, dtype=self.dtype)
+        start = int(self.sequence_pointers[position]) + offset * self.dtype.itemsize
+        return np.frombuffer(self._tokens, dtype=self.dtype, count=count, offset=start)
+
+    def _view(self, dtype: str, count: int, offset: int) -> NDArray[Any]:
+        return np.frombuffer(self._index, dtype=dtype, count=count, offset=offset)
+
+    def _fail(self, byte: int, message: str) -> CorpusError:
+        return CorpusError(f"{self.idx_path}: byte {byte}: {message}")
+
+    def _read_header(self) -> tuple[np.dtype[Any], int, int]:
+        size = len(self._index)
+        if bytes(self._index[:8]) == LEGACY_MAGIC:
+            raise self._fail(0, "a legacy (lazy or cached) index; tokenize the documents again")
+        if size < HEADER_BYTES:
+            raise self._fail(size, f"the file ends inside its header of {HEADER_BYTES} bytes")
+        magic, version, code, num_sequences, num_borders = struct.unpack("<9sQBQQ", bytes(self._index[:HEADER_BYTES]))
+        if magic != MAGIC:
+            raise self._fail(0, f"starts with {magic!r}, not with {MAGIC!r}: this is no .idx file")
+        if version != VERSION:
+            raise self._fail(9, f"version {version}, known is {VERSION}")
+        if code not in TOKEN_CODES:
+            known = ", ".join(f"{item} {DTYPES[item].name}" for item in TOKEN_CODES)
+            raise self._fail(17, f"dtype code {code} is no token type; known are {known}")
+        wanted = index_num_bytes(num_sequences, num_borders)
+        if size != wanted:
+            extra = ": a multimodal file, one byte more a sequence" if size == wanted + num_sequences else ""
+            raise self._fail(
+                min(size, wanted),
+                f"the file has {size:,} bytes; {num_sequences:,} sequences and {num_borders:,} document borders "
+                f"take {wanted:,}{extra}",
+            )
+        return DTYPES[code], num_sequences, num_borders
+
+    def _check_borders(self) -> None:
+        borders, num_sequences = self.document_indices, len(self)
+        at = HEADER_BYTES + 12 * num_sequences
+        if len(borders) == 0:
+            raise self._fail(26, "no document borders; there is at least one, 0")
+        if borders[0] != 0:
+            raise self._fail(at, f"the first document border is {borders[0]}, not 0")
+        if borders[-1] != num_sequences:
+            last = at + 8 * (len(borders) - 1)
+            raise self._fail(last, f"the last document border is {borders[-1]}, not the {num_sequences} sequences")
+        for start, stop in chunks(len(borders)):
+            falls = np.flatnonzero(np.diff(borders[start : stop + 1]) < 0)
+            if len(falls):
+                border = start + int(falls[0]) + 1
+                raise self._fail(at + 8 * border, f"document border {border} is lower than the one before it")
+
+    def _check_pointers(self) -> int:
+        lengths, pointers, itemsize = self.sequence_lengths, self.sequence_pointers, self.dtype.itemsize
+        num_tokens = 0
+        for start, stop in chunks(len(self)):
+            part = lengths[start:stop]
+            negative = np.flatnonzero(part < 0)
+            if len(negative):
+                sequence = start + int(negative[0])
+                raise self._fail(HEADER_BYTES + 4 * sequence, f"sequence {sequence} has length {lengths[sequence]}")
+            wrong = np.flatnonzero(pointers[start:stop] != sequence_pointers(part, itemsize) + num_tokens * itemsize)
+            if len(wrong):
+                sequence = start + int(wrong[0])
+                raise self._fail(
+                    HEADER_BYTES + 4 * len(self) + 8 * sequence,
+                    f"sequence {sequence} points at byte {pointers[sequence]} of the .bin file, "
+                    "which is not where the sequences before it end",
+                )
+            num_tokens += int(part.sum(dtype=np.int64))
+        return num_tokens
+
+    def _check_bin(self) -> None:
+        found, wanted = self.bin_path.stat().st_size, self.num_tokens * self.dtype.itemsize
+        if found != wanted:
+            raise CorpusError(
+                f"{self.bin_path}: byte {min(found, wanted)}: the file has {found:,} bytes; {self.num_tokens:,} tokens "
+                f"of {self.dtype.name} (from {self.idx_path.name}) take {wanted:,}"
+            )
 
 
-def merge_corpora(sources: Sequence[Path], target: Path) -> None:
-    """Concatenate finished pairs into TARGET.bin and TARGET.idx, documents in order.
+def _map(path: Path) -> memoryview:
+    """The bytes of a file, mapped read-only; an empty file cannot be mapped and is empty bytes."""
+    if path.stat().st_size == 0:
+        return memoryview(b"")
+    return np.memmap(path, dtype=np.uint8, mode="r").data
 
-    Raises CorpusError when there is no source or the dtypes differ.
+
+def merge_corpora(sources: Sequence[Path | str], target: Path | str) -> None:
+    """Join finished pairs, in the order given, into one pair TARGET.bin and TARGET.idx.
+
+    Raises CorpusError when there is none, when one is damaged, or when their dtypes differ.
     """
     if not sources:
-        raise CorpusError("nothing to merge")
+        raise CorpusError("nothing to merge: no prefix is given")
     corpora = [IndexedDataset(prefix) for prefix in sources]
-    dtypes = {np.dtype(corpus.dtype) for corpus in corpora}
-    if len(dtypes) > 1:
-        names = ", ".join(f"{corpus.prefix}: {np.dtype(corpus.dtype)}" for corpus in corpora)
-        raise CorpusError(f"only corpora of one dtype can be merged ({names})")
-    temporary = target.with_name(target.name + ".bin.tmp")
-    with temporary.open("wb") as stream:
+    with IndexedDatasetBuilder(target, corpora[0].dtype) as builder:
         for corpus in corpora:
-            corpus._tokens.tofile(stream)
-        stream.flush()
-        os.fsync(stream.fileno())
-    lengths = np.concatenate([corpus.sequence_lengths for corpus in corpora])
-    borders, base = [np.zeros(1, np.int64)], 0
-    for corpus in corpora:
-        borders.append(corpus.document_indices[1:] + base)
-        base += len(corpus)
-    write_index(target.with_name(target.name + ".idx"), lengths, np.concatenate(borders), corpora[0].dtype)
-    temporary.replace(target.with_name(target.name + ".bin"))
+            builder.add_corpus(corpus)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from rich.table import Table
 
 from flows import summary
 from flows.config import STAGE_NAMES, PipelineConfig, build_config, load_recipe, parse_assignment
+from flows.embedded_server import start_unless_given
 from flows.prefect_settings import prepare
 from tasks.artifacts import Artifact
 from tasks.errors import UserError, nearest
@@ -54,11 +54,8 @@ def _refuse_pipeline_inputs(config: PipelineConfig) -> None:
 def run_pipeline(config: PipelineConfig, *, as_json: bool) -> dict[str, Artifact]:
     """Run the flow with this terminal attached, and print its summary."""
     started = time.monotonic()
-    prepare(config.store_path)
-    if as_json:
-        produced = _run_flow(config, Console(stderr=True))
-    else:
-        produced = _run_flow(config, console)
+    terminal = Console(stderr=True) if as_json else console
+    produced = _run_flow(config, terminal)
     store = ArtifactStore(config.store_path)
     facts = summary.facts(store, produced, seconds=time.monotonic() - started)
     if as_json:
@@ -69,17 +66,17 @@ def run_pipeline(config: PipelineConfig, *, as_json: bool) -> dict[str, Artifact
 
 
 def _run_flow(config: PipelineConfig, terminal: Console) -> dict[str, Artifact]:
+    prepare(config.store_path)
+    server = start_unless_given(config.store_path)
     from flows.display import Display
-    from flows.states import StateWatch
-
-    display = Display(terminal)
-    if "PREFECT_API_URL" not in os.environ:
-        terminal.print(
-            "starting Prefect's embedded server (no PREFECT_API_URL is set) ...", style="dim", highlight=False
-        )
     from flows.pipeline import pipeline
+    from flows.states import StateWatch
     from tasks.orchestration import attach_display
 
+    if server is not None:
+        with terminal.status("waiting for Prefect's embedded server (PREFECT_API_URL names another one)"):
+            server.wait()
+    display = Display(terminal)
     attach_display(display.stage)
     try:
         with display.live(), StateWatch(terminal):

@@ -39,7 +39,7 @@ class EvaluateConfig(StageConfig):
     """The part that is measured. When it holds no whole sample the training part is measured, and said so."""
     seq_length: int | None = Field(default=None, ge=1)
     """Tokens a sample, as in training; none takes the model's context."""
-    seed: int = Field(default=1234, ge=0)
+    seed: int = Field(default=1234, ge=0, lt=2**32)
     """Seed of the sample order, as in training; it does not change which tokens are measured."""
     batch_size: int = Field(default=8, ge=1)
     """Samples computed at the same time."""

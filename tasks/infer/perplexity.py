@@ -17,6 +17,7 @@ from torch import Tensor
 from tasks.errors import StageError, UserError
 from tasks.infer.jobs import EvaluateJob
 from tasks.infer.token_bytes import load_tokenizer, token_bytes
+from trainer.data.errors import CorpusError
 from trainer.data.gpt_dataset import GPTDataset
 from trainer.data.indexed_dataset import IndexedDataset
 from trainer.inference.loading import LoadedModel, choose_device, load_gpt_directory
@@ -61,15 +62,18 @@ def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
 def _open_part(job: EvaluateJob, corpus: IndexedDataset, seq_length: int, emit: Emit) -> tuple[str, Any]:
     """The samples of the wanted part, or of the training part when it holds none."""
     for part in dict.fromkeys((job.config.part, "train")):
-        samples = GPTDataset(
-            corpus,
-            split=part,  # type: ignore[arg-type]
-            split_weights=job.config.split,
-            seq_length=seq_length,
-            num_samples=None,
-            seed=job.config.seed,
-            cache_dir=job.cache_directory,
-        )
+        try:
+            samples = GPTDataset(
+                corpus,
+                split=part,
+                split_weights=job.config.split,
+                seq_length=seq_length,
+                num_samples=None,
+                seed=job.config.seed,
+                cache_dir=job.cache_directory,
+            )
+        except CorpusError as error:
+            raise UserError("split", job.config.split, str(error), "Give weights such as 969,30,1.") from error
         if len(samples):
             return part, samples
         message = f"the part {part!r} of split {job.config.split} holds no whole sample of {seq_length} tokens"
@@ -136,10 +140,9 @@ def add_batch(sums: LossSums, loaded: LoadedModel, tokens: np.ndarray, lengths: 
         raise UserError("corpus", int(tokens.max()), rule, "Evaluate on a corpus of the model's tokenizer.")
     inputs = torch.from_numpy(tokens[:, :-1]).to(loaded.device)
     targets = torch.from_numpy(tokens[:, 1:]).to(loaded.device)
-    logits = loaded.model.logits(inputs)
-    # One sample at a time: fp32 log-probabilities of a whole batch over 50,257 tokens would need gigabytes.
-    for row, wanted in zip(logits, targets, strict=True):
-        sums.nats += float(token_losses(row, wanted).sum())
+    # Logits of one sample at a time: those of a whole batch over 50,257 tokens would need gigabytes.
+    for hidden, wanted in zip(loaded.model.hidden(inputs), targets, strict=True):
+        sums.nats += float(token_losses(loaded.model.head(hidden), wanted).sum())
     sums.num_tokens += targets.numel()
     sums.num_bytes += int(lengths[tokens[:, 1:]].sum())
 

@@ -8,6 +8,7 @@ from tasks.scrape.fetch_outcome import FetchFailure, FetchReason
 
 ACCEPT_ENCODING = "gzip, deflate"
 MAX_ENCODINGS = 3
+DECODED_STEP_BYTES = 1 << 18
 GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -18,34 +19,47 @@ class _Inflater:
         self._is_gzip = is_gzip
         self._stream: zlib._Decompress | None = None
         self._head = b""
+        """The one byte that came so far where two are needed to know what begins."""
+        self._padding = False
         self.finished = False
 
     def feed(self, data: bytes, max_bytes: int) -> bytes:
         """Decoded bytes of `data`. Raises FetchFailure when they are more than `max_bytes` or no such encoding."""
-        if self._stream is None and not self.finished:
-            data, self._head = self._head + data, b""
-            if len(data) < 2:
-                self._head = data
-                return b""
-            self._stream = self._open(data)
         pieces: list[bytes] = []
+        is_full = False
         try:
-            while data and self._stream is not None:
-                piece = self._stream.decompress(data, max_bytes + 1)
+            while (data or is_full) and not self._padding:
+                if self._stream is None and (data := self._begin(data)) == b"":
+                    break
+                assert self._stream is not None
+                step = min(max_bytes + 1, DECODED_STEP_BYTES)
+                piece = self._stream.decompress(data, step)
                 pieces.append(piece)
                 max_bytes -= len(piece)
                 if max_bytes < 0:
+                    pieces.clear()  # the exception keeps this frame for a while
                     raise FetchFailure(FetchReason.TOO_LARGE, "larger than allowed after decompression")
+                # when a step came out full, more may wait inside although all input is taken
+                is_full = len(piece) == step
                 data = self._stream.unconsumed_tail
                 if self._stream.eof:
                     data = self._stream.unused_data
-                    # a further member goes on; anything else after the end is padding
-                    more = self._is_gzip and data.startswith(GZIP_MAGIC)
-                    self._stream = zlib.decompressobj(zlib.MAX_WBITS | 16) if more else None
-                    self.finished = not more
+                    self._stream, self.finished, is_full = None, True, False
         except zlib.error as error:
             raise FetchFailure(FetchReason.BAD_ENCODING, str(error)) from error
         return b"".join(pieces)
+
+    def _begin(self, data: bytes) -> bytes:
+        """Open a stream, or a further gzip member, at the start of `data`; returns what is to be decoded, if anything."""
+        data, self._head = self._head + data, b""
+        if len(data) < 2:
+            self._head = data
+            return b""
+        if self.finished and not (self._is_gzip and data.startswith(GZIP_MAGIC)):
+            self._padding = True  # servers and files add zeros at the end
+            return b""
+        self._stream, self.finished = self._open(data), False
+        return data
 
     def _open(self, data: bytes) -> zlib._Decompress:
         if self._is_gzip:
@@ -57,8 +71,9 @@ class _Inflater:
         return zlib.decompressobj(zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS)
 
     @property
-    def started(self) -> bool:
-        return self.finished or self._stream is not None or bool(self._head)
+    def open(self) -> bool:
+        """Something came that has no end yet."""
+        return self._stream is not None or bool(self._head)
 
 
 class BodyDecoder:
@@ -80,6 +95,13 @@ class BodyDecoder:
 
     def feed(self, data: bytes) -> None:
         """Take a piece as sent. Raises FetchFailure when the body is too large or not in its encoding."""
+        try:
+            self._take(data)
+        except FetchFailure:
+            self._pieces.clear()
+            raise
+
+    def _take(self, data: bytes) -> None:
         self.num_body_bytes += len(data)
         if self.num_body_bytes > self._max_body_bytes:
             raise FetchFailure(FetchReason.TOO_LARGE, f"more than {self._max_body_bytes} bytes sent")
@@ -94,6 +116,6 @@ class BodyDecoder:
 
     def finish(self) -> bytes:
         """The whole body. Raises FetchFailure when a compressed stream has no end."""
-        if any(layer.started and not layer.finished for layer in self._layers):
+        if any(layer.open and not layer.finished for layer in self._layers):
             raise FetchFailure(FetchReason.TRUNCATED, "the compressed body has no end")
         return b"".join(self._pieces)

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import aiohttp
 from multidict import CIMultiDictProxy
@@ -27,6 +28,8 @@ from tasks.scrape.politeness import Politeness
 RETRIED_STATUSES = (429, 503)
 LARGE_PAGE_BYTES = 1 << 20
 MAX_LARGE_PAGES = 8
+FED_BYTES = 4096
+MAX_STALE_CONNECTIONS = 3
 DNS_CACHE_SECONDS = 300
 KEEPALIVE_SECONDS = 5.0
 RESET_ERRORS = (errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED)
@@ -57,6 +60,9 @@ class Budget:
     seconds: float
     retries: int
     num_requests: int = 0
+    is_reused: bool = False
+    """The last request went over a connection that had served others."""
+    stale_connections: int = 0
     started: float = field(default_factory=time.monotonic)
 
     @asynccontextmanager
@@ -128,7 +134,10 @@ class HttpClient:
             ttl_dns_cache=DNS_CACHE_SECONDS,
             keepalive_timeout=KEEPALIVE_SECONDS,
         )
+        reuse = aiohttp.TraceConfig()
+        reuse.on_connection_reuseconn.append(_note_reuse)
         self._session = aiohttp.ClientSession(
+            trace_configs=[reuse],
             connector=connector,
             headers=self._headers,
             auto_decompress=False,
@@ -174,6 +183,8 @@ class HttpClient:
                     asked_seconds = self._asked_seconds(reply)
                     if asked_seconds:
                         self.politeness.pause(host, asked_seconds)
+            if failure is not None and self._was_stale(failure, budget):
+                continue
             healthy = reply is not None and reply.status not in RETRIED_STATUSES
             final = failure is not None and not failure.may_heal
             if healthy or final or budget.retries <= 0 or budget.seconds <= 0:
@@ -182,9 +193,20 @@ class HttpClient:
             await asyncio.sleep(self._wait_seconds(url, attempt, asked_seconds))
             attempt += 1
         if failure is not None:
-            raise failure
+            try:
+                raise failure
+            finally:
+                del failure  # or the exception and this frame would keep each other, and the body, alive
         assert reply is not None
         return reply
+
+    def _was_stale(self, failure: FetchFailure, budget: Budget) -> bool:
+        """True when the server had closed an idle connection just before it was used again: that is nobody's failure
+        (RFC 9112, section 9.3.1), and the request goes out again at once."""
+        if failure.reason != FetchReason.CONNECTION_RESET or not budget.is_reused:
+            return False
+        budget.stale_connections += 1
+        return budget.stale_connections <= MAX_STALE_CONNECTIONS
 
     def _asked_seconds(self, reply: Reply) -> float | None:
         asked = retry_after_seconds(reply.header("Retry-After"), time.time())
@@ -200,11 +222,14 @@ class HttpClient:
 
     async def _request(self, url: URL, budget: Budget, rule: BodyRule) -> Reply:
         budget.num_requests += 1
+        budget.is_reused = False
         status = 0
         try:
             async with (
                 budget.spend(),
-                self._session.get(url, allow_redirects=False, proxy=self._config.resources.proxy) as response,
+                self._session.get(
+                    url, allow_redirects=False, proxy=self._config.resources.proxy, trace_request_ctx=budget
+                ) as response,
             ):
                 status = response.status
                 reply = Reply(
@@ -233,14 +258,26 @@ class HttpClient:
             raise FetchFailure(FetchReason.TOO_LARGE, f"Content-Length {response.content_length}")
         content = response.content
         while piece := await content.readany():
-            decoder.feed(piece)
-            if decoder.num_page_bytes > LARGE_PAGE_BYTES:
-                # Only so many large pages are held at a time, whatever the number of requests in flight.
-                async with self._large_pages:
-                    while piece := await content.readany():
-                        decoder.feed(piece)
-                    return decoder.finish()
+            if not encoding and len(piece) + decoder.num_page_bytes <= LARGE_PAGE_BYTES:
+                decoder.feed(piece)
+                continue
+            # Only so many large pages are held at a time, whatever the number of requests in flight.
+            # A compressed piece is looked at bit by bit: four kilobytes can stand for four megabytes.
+            for place in range(0, len(piece), FED_BYTES):
+                decoder.feed(piece[place : place + FED_BYTES])
+                if decoder.num_page_bytes > LARGE_PAGE_BYTES:
+                    async with self._large_pages:
+                        decoder.feed(piece[place + FED_BYTES :])
+                        while piece := await content.readany():
+                            decoder.feed(piece)
+                        return decoder.finish()
         return decoder.finish()
+
+
+async def _note_reuse(
+    session: aiohttp.ClientSession, context: SimpleNamespace, params: aiohttp.TraceConnectionReuseconnParams
+) -> None:
+    context.trace_request_ctx.is_reused = True
 
 
 def explain(error: Exception) -> FetchFailure:

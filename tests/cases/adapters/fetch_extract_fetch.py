@@ -190,7 +190,7 @@ def route(spec: dict[str, Any]) -> Callable[[Any], Any]:
     return in_sequence(spec["sequence"]) if "sequence" in spec else handler(spec)
 
 
-def settings(given: dict[str, Any], host: str) -> FetchConfig:
+def settings(given: dict[str, Any], host: str, respect_robots: bool) -> FetchConfig:
     """The product's settings for the limits of a case; everything else is the default, but no delay at this host."""
     values: dict[str, dict[str, Any]] = {"limits": {}, "resources": {"delay_seconds": 0.0}}
     for name, value in given.items():
@@ -203,6 +203,8 @@ def settings(given: dict[str, Any], host: str) -> FetchConfig:
             raise AssertionError(f"unknown limit {name!r}")
     return FetchConfig(
         allow_private_hosts=(host,),
+        # a case without a robots.txt counts its own requests only; asking for one would also leave a used connection
+        respect_robots=respect_robots,
         limits=FetchLimits(**values["limits"]),
         resources=FetchResources(**values["resources"]),
     )
@@ -216,7 +218,7 @@ class Run:
         urls = [path if "://" in path else server.url(path) for path in paths]
         scratch = tmp_path / "scratch"
         scratch.mkdir()
-        crawl = Crawl(settings(limits, server.host), tmp_path, scratch, self._lookup)
+        crawl = Crawl(settings(limits, server.host, "/robots.txt" in server.routes), tmp_path, scratch, self._lookup)
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         started = time.monotonic()
         asyncio.run(crawl.run(iter(urls)))

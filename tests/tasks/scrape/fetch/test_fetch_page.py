@@ -218,7 +218,7 @@ def test_a_reset_is_tried_again_but_not_for_ever() -> None:
     async def handle(exchange: Exchange) -> None:
         exchange.reset()
 
-    outcome, _, server = fetch_one(handle, limits={"retries": 1})
+    outcome, _, server = fetch_one(handle, limits={"retries": 1}, respect_robots=False)
     assert outcome.reason == FetchReason.CONNECTION_RESET
     assert outcome.num_requests == server.counts["/page"] == 2
 
@@ -363,3 +363,18 @@ def test_a_proxy_gets_the_request() -> None:
         results = fetch_all(config, ["http://town.example/x", "http://192.168.0.1/x"])
     assert [outcome.reason for outcome, _ in results] == [FetchReason.OK, FetchReason.PRIVATE_HOST]
     assert results[0][1] is not None and b"http://town.example/x" in results[0][1].body
+
+
+def test_a_stale_connection_costs_no_attempt() -> None:
+    """A connection that served a page before is closed when it is used again: the request goes out again at once."""
+
+    async def reset_reused(exchange: Exchange) -> None:
+        if exchange.number == 1:
+            exchange.reset()
+        else:
+            await exchange.answer(200, {"Content-Type": "text/html"}, page())
+
+    with ScriptedServer({"/a": html(), "/b": reset_reused}) as server:
+        results = fetch_all(config_for(server, limits={"retries": 0}), [server.url("/a"), server.url("/b")])
+        assert [outcome.reason for outcome, _ in results] == [FetchReason.OK, FetchReason.OK]
+        assert server.counts["/b"] == 2

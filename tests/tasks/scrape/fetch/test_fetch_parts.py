@@ -65,9 +65,20 @@ def test_a_damaged_spool_keeps_its_first_whole_frames(seed: int, kind: str) -> N
         shutil.rmtree(folder)
 
 
-@given(st.binary(max_size=3000), st.lists(st.integers(1, 400), max_size=12), st.sampled_from(["gzip", "deflate", ""]))
+@given(
+    st.binary(max_size=3000),
+    st.lists(st.integers(1, 400), max_size=12),
+    st.sampled_from(["gzip", "x-gzip", "deflate", "deflate ", ""]),
+)
 def test_a_body_in_pieces_is_the_whole_body(body: bytes, cuts: list[int], encoding: str) -> None:
-    sent = {"gzip": gzip.compress(body), "deflate": zlib.compress(body), "": body}[encoding]
+    raw = zlib.compressobj(wbits=-15)
+    sent = {
+        "gzip": gzip.compress(body),
+        "x-gzip": gzip.compress(body[:9]) + gzip.compress(body[9:]) + b"\0\0",
+        "deflate": zlib.compress(body),
+        "deflate ": raw.compress(body) + raw.flush(),
+        "": body,
+    }[encoding]
     decoder = BodyDecoder(encoding, 1 << 20, 1 << 20)
     place = 0
     for cut in [*cuts, len(sent)]:
@@ -77,9 +88,20 @@ def test_a_body_in_pieces_is_the_whole_body(body: bytes, cuts: list[int], encodi
     assert decoder.num_page_bytes == len(body)
 
 
-@given(st.binary(min_size=1, max_size=2000), st.integers(0, 1 << 16))
-def test_a_limit_is_exact(body: bytes, noise: int) -> None:
-    del noise
+@pytest.mark.parametrize("size", [1 << 18, (1 << 18) + 1, (1 << 19) - 1, 1 << 20])
+@pytest.mark.parametrize("window", [15, -15, 31])
+def test_steps_of_decompression_lose_nothing(size: int, window: int) -> None:
+    stream = zlib.compressobj(wbits=window)
+    sent = stream.compress(b"x" * size) + stream.flush()
+    for width in (len(sent), 7):
+        decoder = BodyDecoder("gzip" if window == 31 else "deflate", 1 << 20, 1 << 20)
+        for place in range(0, len(sent), width):
+            decoder.feed(sent[place : place + width])
+        assert decoder.finish() == b"x" * size
+
+
+@given(st.binary(min_size=1, max_size=2000))
+def test_a_limit_is_exact(body: bytes) -> None:
     BodyDecoder("gzip", 1 << 20, len(body)).feed(gzip.compress(body))
     with pytest.raises(FetchFailure, match="too_large"):
         BodyDecoder("gzip", 1 << 20, len(body) - 1).feed(gzip.compress(body))

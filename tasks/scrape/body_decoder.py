@@ -50,7 +50,7 @@ class _Inflater:
         return b"".join(pieces)
 
     def _begin(self, data: bytes) -> bytes:
-        """Open a stream, or a further gzip member, at the start of `data`; returns what is to be decoded, if anything."""
+        """Open a stream, or a further gzip member, at the start of `data`; returns what to decode, if anything."""
         data, self._head = self._head + data, b""
         if len(data) < 2:
             self._head = data

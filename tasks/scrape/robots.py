@@ -25,6 +25,8 @@ class SiteRules:
     """What a site says. `failure` stands for every page of the site; without `parsed` all is allowed."""
 
     parsed: Protego | None = None
+    delay_seconds: float = 0.0
+    """Its Crawl-delay, as far as it is honoured."""
     failure: FetchFailure | None = None
 
 
@@ -49,6 +51,8 @@ class RobotsCache:
         if rules.failure is not None:
             known = rules.failure
             raise FetchFailure(known.reason, f"robots.txt: {known.detail}")
+        if rules.delay_seconds > 0:  # said each time: a host that was idle for long is forgotten
+            self._client.politeness.slow_down(url.raw_host or "", rules.delay_seconds)
         if rules.parsed is not None and not rules.parsed.can_fetch(str(url), self._config.robots_name):
             raise FetchFailure(FetchReason.ROBOTS_DISALLOWED)
 
@@ -84,9 +88,7 @@ class RobotsCache:
             return SiteRules()
         parsed = Protego.parse(reply.body[:MAX_ROBOTS_BYTES].decode("utf-8", "replace").removeprefix("\ufeff"))
         delay = parsed.crawl_delay(self._config.robots_name)
-        if delay:
-            self._client.politeness.slow_down(origin.raw_host or "", min(float(delay), limits.max_crawl_delay_seconds))
-        return SiteRules(parsed)
+        return SiteRules(parsed, min(float(delay or 0.0), limits.max_crawl_delay_seconds))
 
     def _after_failure(self, failure: FetchFailure) -> SiteRules:
         unreadable = (

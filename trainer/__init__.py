@@ -1,1 +1,1 @@
-"""The trainer: torch, numpy and pydantic, nothing of ours above it. `torchrun -m trainer --config job.json` stands alone."""
+"""The trainer. Nothing of ours above it: `torchrun -m trainer --config job.json` stands alone."""

@@ -10,5 +10,5 @@ from trainer.config import TrainResources
 class TrainConfig(TrainerConfig, StageConfig):
     """The model, its optimizer, its parallel layout and the length of training. See trainer.config for each part."""
 
-    resources: TrainResources = TrainResources()
+    resources: TrainResources = TrainResources()  # type: ignore[assignment]
     """Device, threads and limits; they never change what is made."""

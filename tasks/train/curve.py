@@ -20,4 +20,4 @@ def draw_loss_curve(steps: Sequence[tuple[int, float]], evaluations: Sequence[tu
     axes.set_ylabel("loss (nats per token)")
     axes.grid(alpha=0.3)
     axes.legend()
-    FigureCanvasAgg(figure).print_png(str(path))
+    FigureCanvasAgg(figure).print_png(str(path))  # type: ignore[no-untyped-call]

@@ -1,0 +1,1 @@
+"""The ranks: their grid, the collectives between them, the pipeline's order."""

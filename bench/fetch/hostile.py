@@ -34,7 +34,7 @@ def crawl(store_path: Path, urls: Path, port: int) -> tuple[ArtifactStore, PageS
     """The stage with limits that make hostile pages short."""
     config = FetchConfig(
         allow_private_hosts=tuple(f"127.0.0.{host + 1}:{port}" for host in range(NUM_HOSTS)),
-        limits=FetchLimits(page_seconds=3.0, silence_seconds=2.0, max_redirects=5, retries=1),
+        limits=FetchLimits(page_seconds=6.0, silence_seconds=5.0, max_redirects=5, retries=1),
         resources=FetchResources(delay_seconds=0, backoff_seconds=0.1, max_requests_per_host=16),
     )
     store = ArtifactStore(store_path)

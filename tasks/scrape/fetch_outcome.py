@@ -121,6 +121,10 @@ class FetchFailure(Exception):
         self.reason, self.detail, self.status = reason, detail, status
         self.may_heal, self.is_connection = may_heal, is_connection
 
+    def remembered(self) -> FetchFailure:
+        """The same failure without its traceback, whose frames would hold bodies in memory."""
+        return FetchFailure(self.reason, self.detail, status=self.status)
+
 
 @dataclass(slots=True)
 class FetchedPage:

@@ -267,9 +267,12 @@ class HttpClient:
                 decoder.feed(piece[place : place + FED_BYTES])
                 if decoder.num_page_bytes > LARGE_PAGE_BYTES:
                     async with self._large_pages:
-                        decoder.feed(piece[place + FED_BYTES :])
-                        while piece := await content.readany():
-                            decoder.feed(piece)
+                        piece = piece[place + FED_BYTES :]
+                        piece = piece or await content.readany()
+                        while piece:
+                            # in a thread: a bomb would keep the event loop busy for a tenth of a second
+                            await asyncio.to_thread(decoder.feed, piece)
+                            piece = await content.readany()
                         return decoder.finish()
         return decoder.finish()
 

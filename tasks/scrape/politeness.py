@@ -97,4 +97,4 @@ class Politeness:
         """There was no connection to the host."""
         turns = self._host(host)
         turns.num_failures += 1
-        turns.failure = failure
+        turns.failure = failure.remembered()

@@ -101,7 +101,7 @@ class RobotsCache:
         if failure.reason in unreadable:
             # The site is there, but its rules cannot be read: section 2.3.1.4, assume that all is disallowed.
             return SiteRules(failure=FetchFailure(FetchReason.ROBOTS_UNAVAILABLE, failure.detail))
-        return SiteRules(failure=failure)
+        return SiteRules(failure=failure.remembered())
 
 
 def _is_rules(status: int, headers: CIMultiDictProxy[str]) -> bool:

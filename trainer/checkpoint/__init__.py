@@ -1,0 +1,1 @@
+"""Checkpoints: tensors under global names, whatever the layout; whole or not there."""

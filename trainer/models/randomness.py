@@ -1,13 +1,13 @@
 """Random numbers that belong to what they are for, not to who draws them.
 
-Initial weights are drawn from (seed, parameter name), dropout masks from (seed, step, sample, layer, site): every layout
-and every resume gives the same numbers, and there is no generator state to save.
+Initial weights are drawn from (seed, parameter name), dropout masks from (seed, step, sample, layer, site): every
+layout and every resume gives the same numbers, and there is no generator state to save.
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -32,7 +32,6 @@ class DropoutContext:
     step: int = 0
     samples: tuple[int, ...] = ()
     """Global positions of the samples of this micro-batch; empty: no dropout."""
-    shards: dict[str, int] = field(default_factory=dict)
 
 
 class Dropout:

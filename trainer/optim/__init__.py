@@ -1,0 +1,1 @@
+"""Optimizers by name, the learning rate over time, gradients over ranks."""

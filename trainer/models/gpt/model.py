@@ -1,9 +1,9 @@
 """GPT-2, written for one device; a stage of it when it is given some of the layers.
 
-Learned positions, LayerNorm before each part, GELU in its tanh form, output head tied to the embedding. Parameter names
-are global and do not depend on the layout: `wte.weight` stands for the embedding on the first stage and for the head on
-the last. Rows of `attn.qkv` are [head, 3, size] (Megatron's order since checkpoint version 2), so that a tensor-parallel
-slice holds whole heads.
+Learned positions, LayerNorm before each part, GELU in its tanh form, output head tied to the embedding. Names of
+parameters are global and do not depend on the layout: `wte.weight` is the embedding on the first stage and the head on
+the last. Rows of `attn.qkv` are [head, 3, size] (Megatron's order since checkpoint version 2), so that the slice of a
+tensor rank holds whole heads.
 """
 
 from __future__ import annotations

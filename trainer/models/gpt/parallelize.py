@@ -1,4 +1,4 @@
-"""How GPT-2 is shared between ranks: which dimension of which parameter, which layers on which stage, initial values."""
+"""How GPT-2 is shared between ranks: dimensions of parameters, layers of stages, and initial values."""
 
 from __future__ import annotations
 

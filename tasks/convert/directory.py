@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import tokenizers
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -48,13 +49,17 @@ def write_weights(directory: Path, tensors: dict[str, Tensor]) -> None:
     temporary.replace(directory / WEIGHTS_NAME)
 
 
-def copy_tokenizer(source: Path, target: Path, num_positions: int, eod_token: str) -> None:
+def copy_tokenizer(source: Path, target: Path, num_positions: int, eod_token_id: int) -> None:
     """The tokenizer's files, its configuration completed by what the model knows: context and end marker.
 
-    Raises UserError when there is no tokenizer.json.
+    Raises UserError when there is no tokenizer.json, or it has no such id.
     """
     if not (source / "tokenizer.json").is_file():
         raise UserError("tokenizer", str(source), "it holds no tokenizer.json", "Give a tokenizer directory.")
+    eod_token = tokenizers.Tokenizer.from_file(str(source / "tokenizer.json")).id_to_token(eod_token_id)
+    if eod_token is None:
+        remedy = "Give the tokenizer that made the training corpus."
+        raise UserError("tokenizer", str(source), f"it has no token with the id {eod_token_id}", remedy)
     for name in TOKENIZER_FILES:
         if (source / name).is_file():
             shutil.copyfile(source / name, target / name)

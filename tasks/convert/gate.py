@@ -8,6 +8,7 @@ both on the trained weights and on large random ones that went through the same 
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,9 +53,9 @@ def load_in_transformers(directory: Path) -> Any:
 
     Raises StageError, listing the names, when a weight is missing, unexpected or of another shape.
     """
-    from transformers import AutoModelForCausalLM, GPT2LMHeadModel
-
-    model, info = AutoModelForCausalLM.from_pretrained(directory, output_loading_info=True, dtype=torch.float32)
+    transformers: Any = importlib.import_module("transformers")
+    load: Any = transformers.AutoModelForCausalLM.from_pretrained
+    model, info = load(directory, output_loading_info=True, dtype=torch.float32)
     wrong = {
         "missing": sorted(info["missing_keys"]),
         "unexpected": sorted(info["unexpected_keys"]),
@@ -64,7 +65,7 @@ def load_in_transformers(directory: Path) -> Any:
     if any(wrong.values()):
         lists = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in wrong.items() if names)
         raise StageError(f"{directory}: the weights do not load; {lists}")
-    if not isinstance(model, GPT2LMHeadModel):
+    if not isinstance(model, transformers.GPT2LMHeadModel):
         raise StageError(f"{directory}: transformers loads it as {type(model).__name__}, not GPT2LMHeadModel")
     if model.lm_head.weight.data_ptr() != model.transformer.wte.weight.data_ptr():
         raise StageError(f"{directory}: the output head and the token embedding are not the same tensor after loading")
@@ -82,9 +83,9 @@ def probe_tokens(vocab_size: int, num_positions: int, num_rows: int = 2) -> Tens
 def check_tokenizer(directory: Path, vocab_size: int, eod_token_id: int) -> None:
     """The tokenizer of the directory loads in transformers and speaks of the same ids. Raises StageError otherwise."""
     import tokenizers
-    from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(directory)
+    transformers: Any = importlib.import_module("transformers")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     if len(tokenizer) != vocab_size:
         raise StageError(f"{directory}: the tokenizer has {len(tokenizer)} ids, the model {vocab_size}")
     if tokenizer.eos_token_id != eod_token_id:

@@ -17,7 +17,7 @@ def parse_split_weights(text: str) -> tuple[float, float, float]:
 
     Raises CorpusError when it holds anything but one to three numbers of 0 or more with a sum above 0.
     """
-    parts = re.split(r"[,/;\s]+", text.strip())
+    parts = re.split(r"\s*[,/;]\s*|\s+", text.strip())
     try:
         weights = [float(part) for part in parts]
     except ValueError:

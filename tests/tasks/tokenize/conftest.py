@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tasks.tokenize.config import VocabularyConfig
 from tasks.tokenize.stage import LOAD_VOCABULARY
 
 MakeDocuments = Callable[..., DocumentShards]
+MakeStore = Callable[[str], ArtifactStore]
 
 
 class GivenConfig(StageConfig):
@@ -41,9 +43,27 @@ def write_given(build: StageBuild, config: GivenConfig) -> DocumentShards:
 GIVEN = Stage("given", 1, GivenConfig, (), DocumentShards, write_given, "Documents of a test")
 
 
+@pytest.fixture(scope="session")
+def store_with_gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("gpt2") / "store"
+    ArtifactStore(root).run(LOAD_VOCABULARY, VocabularyConfig(name="gpt2"), ())
+    return root
+
+
 @pytest.fixture
-def store(tmp_path: Path) -> ArtifactStore:
-    return ArtifactStore(tmp_path / "store")
+def make_store(store_with_gpt2: Path, tmp_path: Path) -> MakeStore:
+    """Stores of their own by name; GPT-2's tokenizer lies in each already, because it takes a second to make."""
+
+    def make(name: str) -> ArtifactStore:
+        shutil.copytree(store_with_gpt2, tmp_path / name)
+        return ArtifactStore(tmp_path / name)
+
+    return make
+
+
+@pytest.fixture
+def store(make_store: MakeStore) -> ArtifactStore:
+    return make_store("store")
 
 
 @pytest.fixture
@@ -55,12 +75,16 @@ def make_documents(store: ArtifactStore) -> MakeDocuments:
 
 
 @pytest.fixture(scope="session")
-def gpt2_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def gpt2_folder(store_with_gpt2: Path) -> Path:
     """A folder with GPT-2's tokenizer as the stage writes it."""
-    store = ArtifactStore(tmp_path_factory.mktemp("gpt2"))
-    return store.path_of(store.run(LOAD_VOCABULARY, VocabularyConfig(name="gpt2"), ()))
+    store = ArtifactStore(store_with_gpt2)
+    return store.path_of(take_gpt2(store))
 
 
 @pytest.fixture
 def gpt2(store: ArtifactStore) -> Tokenizer:
+    return take_gpt2(store)
+
+
+def take_gpt2(store: ArtifactStore) -> Tokenizer:
     return store.run(LOAD_VOCABULARY, VocabularyConfig(name="gpt2"), ())

@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 
 from tasks.errors import StageError
+from trainer.inference.loading import read_config, weight_names
+from trainer.models.gpt.hf import entries, shape_of_config
 
 PROBE_TEXT = "Hello, world! It's 1 + 1 = 2\n  \u00fcber \u65e5\u672c \U0001f600"
 
@@ -56,9 +58,14 @@ def load_in_transformers(directory: Path) -> Any:
     transformers: Any = importlib.import_module("transformers")
     load: Any = transformers.AutoModelForCausalLM.from_pretrained
     model, info = load(directory, output_loading_info=True, dtype=torch.float32)
+    found, wanted = (
+        weight_names(directory),
+        {entry.theirs for entry in entries(shape_of_config(read_config(directory)))},
+    )
     wrong = {
-        "missing": sorted(info["missing_keys"]),
-        "unexpected": sorted(info["unexpected_keys"]),
+        # Also by our own list: transformers passes over every unexpected name that ends in attn.bias, c_attn.bias too.
+        "missing": sorted(set(info["missing_keys"]) | (wanted - found)),
+        "unexpected": sorted(set(info["unexpected_keys"]) | (found - wanted)),
         "of another shape": sorted(str(item) for item in info["mismatched_keys"]),
         "broken": sorted(str(item) for item in info["error_msgs"]),
     }

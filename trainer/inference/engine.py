@@ -169,12 +169,12 @@ class DecodeEngine:
         on_text: Callable[[int, str], None] | None,
     ) -> list[_Row | None]:
         """Draw a token for each row from `logits` [rows, vocab_size]; a row that is done becomes None."""
-        adjusted = torch.stack(
-            [
-                self._without_eod(row, adjust_logits(one, row.config, row.prompt, row.generated))
-                for row, one in zip(rows, logits, strict=True)
-            ]
-        )
+        adjusted = logits.double()
+        for index, row in enumerate(rows):
+            if row.config.has_penalty or row.config.logit_bias:
+                adjusted[index] = adjust_logits(adjusted[index], row.config, row.prompt, row.generated)
+            if not row.config.stop_at_eod:
+                adjusted[index, self.eod_token_id] = float("-inf")
         uniforms = [uniform(row.config.seed, len(row.generated)) for row in rows]
         tokens = next_tokens(adjusted, [row.config for row in rows], uniforms).tolist()
         kept: list[_Row | None] = []
@@ -184,11 +184,6 @@ class DecodeEngine:
                 finished[row.index] = self._complete(row, reason, on_text)
             kept.append(row if reason is None else None)
         return kept
-
-    def _without_eod(self, row: _Row, logits: Tensor) -> Tensor:
-        if row.config.stop_at_eod:
-            return logits
-        return logits.index_fill(0, torch.tensor([self.eod_token_id], device=logits.device), float("-inf"))
 
     def _take(self, row: _Row, token: int, on_text: Callable[[int, str], None] | None) -> FinishReason | None:
         if token == self.eod_token_id:

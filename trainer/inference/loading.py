@@ -51,27 +51,42 @@ def read_config(directory: Path) -> dict[str, Any]:
     return value
 
 
-def read_weights(directory: Path) -> dict[str, Tensor]:
-    """Every tensor of the directory's safetensors files, by name; nothing else is opened.
-
-    Raises ValueError for a missing or damaged file: pickled weights (pytorch_model.bin) are never read.
-    """
+def weight_files(directory: Path) -> list[Path]:
+    """The safetensors files of a directory. Raises ValueError when there are none: pickled weights are never read."""
     index = directory / INDEX_NAME
     if index.is_file():
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        files = sorted(directory / Path(name).name for name in names)
     else:
-        names = sorted(path.name for path in directory.glob("*.safetensors"))
-    if not names:
+        files = sorted(directory.glob("*.safetensors"))
+    if not files:
         raise ValueError(f"{directory} holds no .safetensors file; pickled weights are not read")
+    return files
+
+
+def weight_names(directory: Path) -> set[str]:
+    """Names of all tensors of a directory. Raises ValueError for a missing or damaged file."""
+    names: set[str] = set()
+    for path in weight_files(directory):
+        with _opened(path) as stream:
+            names |= set(stream.keys())
+    return names
+
+
+def read_weights(directory: Path) -> dict[str, Tensor]:
+    """Every tensor of a directory, by name. Raises ValueError for a missing or damaged file."""
     tensors: dict[str, Tensor] = {}
-    for name in names:
-        try:
-            with safe_open(str(directory / Path(name).name), framework="pt") as stream:
-                for key in stream.keys():  # noqa: SIM118 - the file is no mapping
-                    tensors[key] = stream.get_tensor(key)
-        except (SafetensorError, OSError) as error:
-            raise ValueError(f"{directory / name} cannot be read ({error})") from error
+    for path in weight_files(directory):
+        with _opened(path) as stream:
+            tensors |= {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118 - no mapping
     return tensors
+
+
+def _opened(path: Path) -> Any:
+    try:
+        return safe_open(str(path), framework="pt")
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{path} cannot be read ({error})") from error
 
 
 def load_gpt_directory(

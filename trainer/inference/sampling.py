@@ -75,7 +75,7 @@ def token_probabilities(logits: Tensor, configs: Sequence[SamplingConfig]) -> Te
     probabilities = scaled.softmax(dim=-1)
     greedy = [index for index, config in enumerate(configs) if config.temperature == 0]
     if greedy:
-        best = logits[greedy].argmax(dim=-1)
+        best = logits[greedy].max(dim=-1).indices
         probabilities[greedy] = torch.nn.functional.one_hot(best, vocab_size).double()
     return probabilities
 
@@ -90,13 +90,14 @@ def draw_tokens(probabilities: Tensor, uniforms: Sequence[float]) -> Tensor:
     return torch.searchsorted(cumulative, targets, right=True)[:, 0]
 
 
-def check_finite(logits: Tensor) -> None:
-    """Raises ValueError for NaN, +inf, or a row without any possible token: the weights are damaged."""
-    if not bool(torch.isfinite(logits.max(dim=-1).values).all()):
-        raise ValueError("the model's logits are not finite numbers; its weights are damaged or overflowed")
-
-
 def next_tokens(logits: Tensor, configs: Sequence[SamplingConfig], uniforms: Sequence[float]) -> Tensor:
-    """One token id a row, int64 [rows], from adjusted logits [rows, vocab_size]. Raises as `check_finite` does."""
-    check_finite(logits)
+    """One token id a row, int64 [rows], from adjusted logits [rows, vocab_size].
+
+    Raises ValueError for NaN, +inf, or a row without any possible token: the weights are damaged.
+    """
+    largest, best = logits.max(dim=-1)
+    if not bool(torch.isfinite(largest).all()):
+        raise ValueError("the model's logits are not finite numbers; its weights are damaged or overflowed")
+    if all(config.temperature == 0 for config in configs):
+        return best
     return draw_tokens(token_probabilities(logits, configs), uniforms)

@@ -17,7 +17,7 @@ from tasks.clean.task import clean, dedup, shuffle
 from tasks.convert.task import convert
 from tasks.infer.task import evaluate, sample
 from tasks.scrape.task import extract, fetch, filter_urls
-from tasks.tokenize.task import tokenize, train_vocabulary
+from tasks.tokenize.task import load_vocabulary, tokenize, train_vocabulary
 from tasks.train.task import train
 
 Produced = dict[str, Artifact]

@@ -1,0 +1,1 @@
+"""Documents: repaired, judged, freed of copies, put in a global order."""

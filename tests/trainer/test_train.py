@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import shutil
 import signal
@@ -177,7 +178,6 @@ def test_a_kill_in_the_middle_of_a_save_leaves_the_last_whole_one(tmp_path: Path
     job = tiny_job(tmp_path, tiny_train(save_interval=2, num_steps=4, keep_last=1))
 
     def dies() -> None:
-        import trainer.checkpoint.folder as folder
         import trainer.checkpoint.state as state
 
         def die(*arguments: object, **named: object) -> None:
@@ -200,16 +200,12 @@ def test_a_kill_in_the_middle_of_a_save_leaves_the_last_whole_one(tmp_path: Path
             state.point_at = second(state.point_at)
         else:
             state.keep_last = second(state.keep_last)
-        del folder
         train_job(job)
 
-    child = os.fork()
-    if child == 0:
-        try:
-            dies()
-        finally:
-            os._exit(1)
-    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    child = multiprocessing.get_context("fork").Process(target=dies)
+    child.start()
+    child.join(60)
+    assert child.exitcode == -signal.SIGKILL
     assert run(job) == 0
     fresh = tiny_job(tmp_path / "fresh", job.train)
     assert run(fresh) == 0

@@ -97,7 +97,8 @@ def start_ranks(parallel: ParallelConfig, device: torch.device, timeout_seconds:
     if parallel.world_size == 1:
         return single_mesh()
     backend = "nccl" if device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, timeout=timedelta(seconds=timeout_seconds))
+    if not dist.is_initialized():
+        dist.init_process_group(backend, timeout=timedelta(seconds=timeout_seconds))
     return build_mesh(parallel)
 
 

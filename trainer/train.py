@@ -84,7 +84,7 @@ def open_data(job: TrainJob, mesh: Mesh) -> tuple[GPTDataset, GPTDataset]:
             data = build()
     except ValueError as error:
         raise TrainError(str(error), "Check the corpus and train.split.", ExitCode.CONFIG) from error
-    if len(data[0]) == 0:
+    if len(data[0]) == 0 or data[0].tokens_per_epoch <= job.train.seq_length:
         remedy = "Give more text, a shorter seq_length, or more weight to the first number of train.split."
         raise TrainError("the training part of the corpus holds no full sample", remedy, ExitCode.CONFIG)
     return data

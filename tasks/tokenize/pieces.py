@@ -15,8 +15,10 @@ from numpy.typing import DTypeLike, NDArray
 from tasks.records import read_bytes
 from trainer.data.indexed_dataset import write_index
 
-SPLIT_ABOVE_BYTES = 4 << 20
+SPLIT_ABOVE_BYTES = 1 << 20
 """A shard file larger than this is cut into pieces, so that a corpus of one large shard keeps all workers busy."""
+MOST_PARTS = 4
+"""Parts of one shard at most: each has to unpack what lies before it."""
 MANY_SHARDS = 256
 """With so many shards, shards are pieces enough; they need not be read twice."""
 COPY_BYTES = 16 << 20
@@ -58,8 +60,8 @@ def plan_pieces(shards: Sequence[Path]) -> list[Piece]:
     """Cut shards into pieces, in order. The plan depends on the files alone, never on the number of workers."""
     pieces: list[Piece] = []
     for number, shard in enumerate(shards):
-        num_parts = 1 + (shard.stat().st_size - 1) // SPLIT_ABOVE_BYTES if len(shards) < MANY_SHARDS else 1
-        if num_parts <= 1:
+        num_parts = min(MOST_PARTS, -(-shard.stat().st_size // SPLIT_ABOVE_BYTES))
+        if num_parts <= 1 or len(shards) >= MANY_SHARDS:
             pieces.append(Piece(f"piece-{number:06d}-000", shard, 0, None))
             continue
         lines_per_part = -(-_count_lines(shard) // num_parts)

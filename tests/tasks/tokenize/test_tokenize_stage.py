@@ -113,7 +113,7 @@ def test_workers_and_pieces_do_not_change_a_byte(
 ) -> None:
     shards = [texts(120), texts(7, seed=2), texts(60, seed=3)]
     found = []
-    for count, split_above in ((1, 4 << 20), (workers, 1500)):
+    for count, split_above in ((1, 1 << 20), (workers, 1500)):
         monkeypatch.setattr(pieces, "SPLIT_ABOVE_BYTES", split_above)
         store = make_store(f"store-{count}")
         documents = make_documents(*shards, into=store)

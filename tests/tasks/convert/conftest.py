@@ -22,6 +22,7 @@ from trainer.models.gpt.parallelize import shard_dimension
 from trainer.parallel.mesh import single_mesh
 
 VOCAB_SIZE, EOD = 257, 256
+torch.set_num_threads(1)  # small tensors: threads that wait for each other only cost time
 
 
 class MadeConfig(StageConfig):

@@ -46,14 +46,6 @@ def test_the_published_model_is_the_trained_one(make: Callable[..., Any], traine
     assert "3 steps" in (directory / "README.md").read_text()
 
 
-def test_half_precision_is_what_it_says(make: Callable[..., Any]) -> None:
-    store, checkpoint, tokenizer = make()
-    model = store.run(CONVERT, ConvertConfig(dtype="bfloat16"), [checkpoint, tokenizer])
-    with safe_open(store.path_of(model) / "model.safetensors", framework="pt") as stream:
-        assert {stream.get_tensor(name).dtype for name in stream.keys()} == {torch.bfloat16}  # noqa: SIM118
-    assert json.loads((store.path_of(model) / "config.json").read_text())["dtype"] == "bfloat16"
-
-
 def test_a_tokenizer_of_another_corpus_is_refused(make: Callable[..., Any]) -> None:
     store, checkpoint, tokenizer = make(tokenizer_fingerprint="ab" * 32)
     with pytest.raises(UserError, match="the checkpoint was trained with the tokenizer abababababab"):

@@ -20,8 +20,10 @@ from tasks.convert.probe import large_weight_difference
 from tasks.convert.trained import TrainedModel, open_checkpoint
 from tasks.errors import CorruptInputError, StageError, UserError
 from trainer.checkpoint.folder import publish
+from trainer.checkpoint.shards import Slice, write_shard
 from trainer.models.gpt import hf
 from trainer.models.gpt.hf import Change
+from trainer.models.gpt.parallelize import shard_dimension
 
 
 @pytest.fixture
@@ -58,6 +60,39 @@ def test_the_same_bytes_again(job: ExportJob, tmp_path: Path) -> None:
     for path in job.output_directory.iterdir():
         if path.is_file():  # logs/ holds what was measured, which may differ in its last digits
             assert path.read_bytes() == (again.output_directory / path.name).read_bytes()
+
+
+def test_half_precision_is_what_it_says(job: ExportJob) -> None:
+    events: list[dict[str, Any]] = []
+    exporting.export(job.model_copy(update={"dtype": "bfloat16"}), events.append)
+    assert {tensor.dtype for tensor in load_file(job.output_directory / "model.safetensors").values()} == {
+        torch.bfloat16
+    }
+    assert json.loads((job.output_directory / "config.json").read_text())["dtype"] == "bfloat16"
+    assert events[-1]["max_logit_difference"] < 1e-3, "against the trainer's model on the same rounded weights"
+
+
+def test_parts_of_two_tensor_ranks_and_two_stages_are_joined(job: ExportJob) -> None:
+    whole = open_checkpoint(job.checkpoint_directory, job.train_path, 257).state
+    folder = job.checkpoint_directory / "step_00000003"
+    (folder / "manifest.json").unlink()
+    (folder / "rank_00000.safetensors").unlink()
+    for stage in (0, 1):
+        for rank in (0, 1):
+            tensors, slices = {}, {}
+            for name, full in whole.items():
+                dim = shard_dimension(name)
+                if name.startswith(("h.1.", "ln_f")) != bool(stage) or (dim is None and rank):
+                    continue
+                bounds = (0, 0) if dim is None else ((0, 129), (129, 257))[rank] if full.shape[dim] == 257 else None
+                start, stop = bounds or (rank * full.shape[dim] // 2, (rank + 1) * full.shape[dim] // 2)
+                part = full if dim is None else full.narrow(dim, start, stop - start)
+                tensors[f"model/{name}"], slices[f"model/{name}"] = part, Slice(tuple(full.shape), dim, start, stop)
+            write_shard(folder / f"rank_{2 * stage + rank:05d}.safetensors", tensors, slices)
+    publish(folder.rename(folder.with_name("made")), folder, {"step": 3, "num_updates": 3})
+    joined = open_checkpoint(job.checkpoint_directory, job.train_path, 257).state
+    assert set(joined) == set(whole)
+    assert all(torch.equal(joined[name], whole[name]) for name in whole)
 
 
 def mistaken(monkeypatch: pytest.MonkeyPatch, **changes: Change) -> None:

@@ -11,6 +11,7 @@ import torch
 from tokenizers import decoders, models, pre_tokenizers
 
 VOCAB_SIZE, EOD, CONTEXT = 257, 256, 64
+torch.set_num_threads(1)  # small tensors: threads that wait for each other only cost time
 
 
 def write_tokenizer(directory: Path) -> tokenizers.Tokenizer:

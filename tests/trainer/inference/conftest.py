@@ -11,6 +11,7 @@ from trainer.inference.gpt_slots import GptSlots
 from trainer.models.gpt.hf import from_hf, shape_of_config
 
 VOCAB_SIZE, CONTEXT = 97, 48
+torch.set_num_threads(1)  # small tensors: threads that wait for each other only cost time
 
 
 @pytest.fixture(scope="session")

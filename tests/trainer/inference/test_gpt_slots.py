@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 import torch
 
+from trainer.config import ModelConfig
 from trainer.inference.gpt_slots import GptSlots
 from trainer.models.gpt.hf import from_hf, shape_of_config
+from trainer.models.gpt.model import GPT
 
 TOKENS = (torch.arange(2 * 48).reshape(2, 48) * 31 + 5) % 97
 
@@ -57,3 +59,17 @@ def test_padding_of_the_vocabulary_has_no_logit(reference: Any) -> None:
     torch.testing.assert_close(
         model.logits(TOKENS), GptSlots(from_hf(reference.state_dict(), shape), shape).logits(TOKENS)
     )
+
+
+def test_logits_are_those_of_the_trainer_s_model(reference: Any, slots: GptSlots) -> None:
+    shape = slots.shape
+    config = ModelConfig(
+        num_layers=shape.num_layers,
+        hidden_size=shape.hidden_size,
+        num_attention_heads=shape.num_attention_heads,
+        ffn_hidden_size=shape.ffn_hidden_size,
+    )
+    model = GPT(config, vocab_size=shape.vocab_size, num_positions=shape.max_position_embeddings)
+    model.load_state_dict(from_hf(reference.state_dict(), shape, model.padded_vocab_size), strict=True)
+    with torch.no_grad():
+        torch.testing.assert_close(slots.logits(TOKENS), model(TOKENS), atol=1e-5, rtol=1e-5)

@@ -183,7 +183,12 @@ def _sampled_ids(directory: Path, number: int) -> list[int]:
 
 def _samples(job: GenerateJob) -> list[dict[str, Any]]:
     events: list[dict[str, Any]] = []
-    generate_texts(job, events.append)
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # small tensors: threads that wait for each other only cost time
+    try:
+        generate_texts(job, events.append)
+    finally:
+        torch.set_num_threads(num_threads)
     return [event for event in events if event["event"] == "sample"]
 
 

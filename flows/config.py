@@ -107,6 +107,13 @@ class PipelineConfig(Config):
     """What the model is asked to write."""
 
     @property
+    def evaluation(self) -> EvaluateConfig:
+        """`evaluate` on the samples that training held out: split, seq_length and seed are those of `train`, unless set."""
+        taken = {name: getattr(self.train, name) for name in ("split", "seq_length", "seed")}
+        unset = {name: value for name, value in taken.items() if name not in self.evaluate.model_fields_set}
+        return self.evaluate.model_copy(update=unset)
+
+    @property
     def store_path(self) -> Path:
         """The store's folder as an absolute path."""
         return Path(self.store).expanduser().resolve()

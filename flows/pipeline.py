@@ -61,7 +61,7 @@ def model(config: PipelineConfig, tokens: TokenizedCorpus, tokenizer: Tokenizer)
     try:
         checkpoint = steps.run("train", train, config.train, tokens)
         exported = steps.run("convert", convert, config.convert, checkpoint, tokenizer)
-        steps.run("evaluate", evaluate, config.evaluate, exported, tokens)
+        steps.run("evaluate", evaluate, config.evaluation, exported, tokens)
         steps.run("sample", sample, config.sample, exported)
     except Reached:
         pass

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from trainer.checkpoint.folder import find_latest, step_folder
+from trainer.checkpoint.folder import find_latest, keep_last, point_at, step_folder
 from trainer.checkpoint.state import load, save
 from trainer.config import TrainJob
 from trainer.data.gpt_dataset import GPTDataset
@@ -172,6 +172,9 @@ class Run:
             vocab_size=self.job.vocab_size,
         )
         self.stepper.num_updates = int(manifest["num_updates"])
+        if self.mesh.rank == 0:  # what a kill between renaming and tidying left undone
+            point_at(self.job.output_dir, step)
+            keep_last(self.job.output_dir, self.config.keep_last)
         self.log.cut_after(step)
         self.log.emit("resume", step=step)
         return step

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-SAMPLED_CHARACTERS = 3000
+SAMPLED_CHARACTERS = 1500
 NUM_SAMPLES = 10
 SEED = 0
 

@@ -288,29 +288,44 @@ def wait_for_step(job: TrainJob, step: int) -> None:
     raise AssertionError("the run did not get there")
 
 
-def test_sigterm_saves_and_the_next_run_goes_on_exactly(tmp_path: Path) -> None:
-    train = tiny_train(num_steps=4000, parallel=layout(2, 1, 1))
-    job = tiny_job(tmp_path, train)
+def _told_to_stop_at(job: TrainJob, last_step: int) -> int:
+    from trainer.train import StopSignal, train
+
+    class StopAt(StopSignal):
+        """Received as soon as step `last_step` begins on rank 1."""
+
+        def __init__(self) -> None:
+            self.asked = 0
+
+        @property
+        def received(self) -> bool:  # type: ignore[override]
+            self.asked += 1
+            return self.asked >= last_step and os.environ["RANK"] == "1"
+
+    return int(train(job, StopAt()))
+
+
+def test_a_run_that_is_told_to_stop_saves_and_goes_on_exactly(tmp_path: Path) -> None:
+    train = tiny_train(parallel=layout(2, 1, 1))
+    job, fresh = tiny_job(tmp_path, train), tiny_job(tmp_path / "fresh", train)
+    assert run_ranks(2, _told_to_stop_at, job, 4) == [int(ExitCode.PREEMPTED)] * 2
+    state = json.loads((job.output_dir / "run_state.json").read_text())
+    assert state == {"status": "preempted_saved", "step": 4, "exit_code": 3}
+    assert run(job) == 0 and run(fresh) == 0
+    assert [loss.hex() for loss in losses(job)] == [loss.hex() for loss in losses(fresh)]
+
+
+def test_sigterm_to_torchrun_saves_and_leaves_no_rank_behind(tmp_path: Path) -> None:
+    job = tiny_job(tmp_path, tiny_train(num_steps=100_000, parallel=layout(2, 1, 1)))
     child = launch(job, tmp_path, 2)
-    wait_for_step(job, 3)
+    wait_for_step(job, 2)
     child.send_signal(signal.SIGTERM)
     child.communicate(timeout=60)
     state = json.loads((job.output_dir / "run_state.json").read_text())
     assert state["status"] == "preempted_saved" and state["exit_code"] == 3
-    stopped = state["step"]
-    assert (job.output_dir / f"step_{stopped:08d}" / "manifest.json").is_file()
-    # The learning rate depends on the length of training, so the length stays and the rerun is stopped again.
-    child = launch(job, tmp_path, 2)
-    wait_for_step(job, stopped + 3)
-    child.send_signal(signal.SIGTERM)
-    child.communicate(timeout=60)
-    fresh = tiny_job(tmp_path / "fresh", train)
-    child = launch(fresh, tmp_path / "fresh", 2)
-    wait_for_step(fresh, stopped + 3)
-    child.send_signal(signal.SIGKILL)
-    child.communicate(timeout=60)
-    number = stopped + 3
-    assert [loss.hex() for loss in losses(job)[:number]] == [loss.hex() for loss in losses(fresh)[:number]]
+    assert (job.output_dir / f"step_{state['step']:08d}" / "manifest.json").is_file()
+    left = subprocess.run(["pgrep", "-f", str(tmp_path / "job.json")], capture_output=True, text=True, check=False)
+    assert left.stdout == ""
 
 
 @pytest.mark.parametrize(

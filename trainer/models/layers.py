@@ -70,4 +70,4 @@ def attention(
     if mask is None:
         mask = torch.ones(length, length, dtype=torch.bool, device=query.device).tril()
     weights = torch.softmax(scores.float().masked_fill(~mask, float("-inf")), dim=-1).to(query.dtype)
-    return dropout(weights, shard_dim=1, first=first_head) @ value
+    return dropout(weights, first=first_head) @ value

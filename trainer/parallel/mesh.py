@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from trainer.config import ParallelConfig
 
@@ -36,6 +37,8 @@ class Mesh:
     """First and last stage, which both hold the tied embedding; None elsewhere and without a pipeline."""
     world_group: Group = None
     """All ranks."""
+    device_mesh: DeviceMesh | None = None
+    """The same grid as torch knows it, dimensions "pp", "dp" and "tp"; None for one process."""
 
     @property
     def is_first_stage(self) -> bool:
@@ -62,44 +65,59 @@ def single_mesh() -> Mesh:
     return Mesh(ParallelConfig(), rank=0, tp_rank=0, dp_rank=0, pp_rank=0)
 
 
-def build_mesh(parallel: ParallelConfig) -> Mesh:
-    """Make the groups of an initialised process group of `parallel.world_size` ranks. Every rank must call it."""
+def build_mesh(parallel: ParallelConfig, device_type: str = "cpu") -> Mesh:
+    """The grid over an initialised process group of `parallel.world_size` ranks. Every rank must call it."""
     rank = dist.get_rank()
     tp, dp, pp = parallel.tensor_parallel_size, parallel.data_parallel_size, parallel.pipeline_parallel_size
-    tp_rank, dp_rank, pp_rank = rank % tp, rank // tp % dp, rank // (tp * dp)
+    grid = init_device_mesh(device_type, (pp, dp, tp), mesh_dim_names=("pp", "dp", "tp"))
 
-    def group(members: list[list[int]]) -> Group:
-        # All ranks make all groups, in one order: that is the protocol of new_group.
-        mine = None
-        for ranks in members:
-            made = dist.new_group(ranks) if len(ranks) > 1 else None
-            if rank in ranks:
-                mine = made
-        return mine
+    def along(name: str, size: int) -> Group:
+        return grid.get_group(name) if size > 1 else None
 
     def at(p: int, d: int, t: int) -> int:
         return grid_rank(parallel, p, d, t)
 
-    tp_group = group([[at(p, d, t) for t in range(tp)] for p in range(pp) for d in range(dp)])
-    dp_group = group([[at(p, d, t) for d in range(dp)] for p in range(pp) for t in range(tp)])
-    pp_group = group([[at(p, d, t) for p in range(pp)] for d in range(dp) for t in range(tp)])
-    model_group = group([[at(p, d, t) for p in range(pp) for t in range(tp)] for d in range(dp)])
+    models = [[at(p, d, t) for p in range(pp) for t in range(tp)] for d in range(dp)]
     ends = [[at(0, d, t), at(pp - 1, d, t)] for d in range(dp) for t in range(tp)] if pp > 1 else []
-    embedding_group = group(ends)
     return Mesh(
-        parallel, rank, tp_rank, dp_rank, pp_rank,
-        tp_group, dp_group, pp_group, model_group, embedding_group, dist.group.WORLD,
-    )  # fmt: skip
+        parallel,
+        rank,
+        tp_rank=rank % tp,
+        dp_rank=rank // tp % dp,
+        pp_rank=rank // (tp * dp),
+        tp_group=along("tp", tp),
+        dp_group=along("dp", dp),
+        pp_group=along("pp", pp),
+        model_group=_group_with(rank, models),
+        embedding_group=_group_with(rank, ends),
+        world_group=dist.group.WORLD,
+        device_mesh=grid,
+    )
+
+
+def _group_with(rank: int, members: list[list[int]]) -> Group:
+    """The group that holds `rank`. All ranks make all groups, in one order: that is the protocol of new_group."""
+    mine = None
+    for ranks in members:
+        made = dist.new_group(ranks) if len(ranks) > 1 else None
+        if rank in ranks:
+            mine = made
+    return mine
 
 
 def start_ranks(parallel: ParallelConfig, device: torch.device, timeout_seconds: float) -> Mesh:
     """Join the other processes that torchrun started, and build the mesh. One process needs none of it."""
     if parallel.world_size == 1:
         return single_mesh()
-    backend = "nccl" if device.type == "cuda" else "gloo"
     if not dist.is_initialized():
-        dist.init_process_group(backend, timeout=timedelta(seconds=timeout_seconds))
-    return build_mesh(parallel)
+        on_gpu = device.type == "cuda"
+        dist.init_process_group(
+            "nccl" if on_gpu else "gloo",
+            timeout=timedelta(seconds=timeout_seconds),
+            # Communicators are made at once: made on first use, a message between two stages would wait for the rest.
+            device_id=device if on_gpu else None,
+        )
+    return build_mesh(parallel, device.type)
 
 
 def launched_world_size() -> int:

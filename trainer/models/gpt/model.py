@@ -64,7 +64,7 @@ class Attention(nn.Module):
         self.first_head = tp.rank * self.num_heads
         self.qkv = ColumnLinear(h, 3 * h, tp)
         self.proj = RowLinear(h, h, tp)
-        self.dropout = Dropout(context, layer, "attention", config.attention_dropout, tp.size)
+        self.dropout = Dropout(context, layer, "attention", config.attention_dropout)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         batch, length, _ = x.shape

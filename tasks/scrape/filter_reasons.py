@@ -1,0 +1,48 @@
+"""Why a URL does not pass the filter: the closed list of reasons."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+_USER_INFORMATION = re.compile(r"(?<=//).*@|^.*@")
+
+
+class FilterReason(StrEnum):
+    """One reason for each dropped URL: the first that applies, in this order."""
+
+    BAD_ROW = "bad_row"
+    """A row of a .jsonl list without a text field `url`."""
+    UNSUPPORTED_SCHEME = "unsupported_scheme"
+    """ftp, mailto, javascript and the like."""
+    CONTROL_CHARACTER = "control_character"
+    """A control character or a line separator inside: parsers delete it, readers split there."""
+    MALFORMED = "malformed"
+    """No URL, or a host or port that no server can have."""
+    PRIVATE_HOST = "private_host"
+    """An address or name that is not of the public internet, in any notation."""
+    NO_REGISTRABLE_DOMAIN = "no_registrable_domain"
+    """The host is a public suffix, has no known one, or has no dot."""
+    BLOCKED_DOMAIN = "blocked_domain"
+    """The host, or a domain above it, is listed."""
+    CREDENTIALS = "credentials"
+    """A user name or password before the host."""
+    TOO_SHORT = "too_short"
+    TOO_LONG = "too_long"
+    BLOCKED_EXTENSION = "blocked_extension"
+    """The last part of the path ends in a listed extension."""
+    BLOCKED_WORD = "blocked_word"
+    """A listed word stands between separators in the host or the path."""
+    DUPLICATE_EXACT = "duplicate_exact"
+    """The same text as an earlier URL that was kept."""
+    DUPLICATE_CANONICAL = "duplicate_canonical"
+    """Another spelling of an earlier URL that was kept."""
+    DOMAIN_CAP = "domain_cap"
+    """The site already has as many URLs as are wanted of one site."""
+
+
+def example_of(line: str) -> str:
+    """`line` fit for a report: without user information and without characters that no text file may hold."""
+    if "@" in line:
+        line = _USER_INFORMATION.sub("***@", line, count=1)
+    return line.encode("utf-8", "backslashreplace").decode("utf-8")[:200]

@@ -1,0 +1,101 @@
+"""What the filter thinks of a host: judged once for each scheme, host and port, then remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tasks.scrape.address_guard import is_public, literal_address
+from tasks.scrape.canonical_url import (
+    DEFAULT_PORTS,
+    Authority,
+    CanonicalRules,
+    canonical_head,
+    canonical_host,
+    split_authority,
+)
+from tasks.scrape.filter_reasons import FilterReason
+from tasks.scrape.public_suffix import PublicSuffixes, public_suffixes
+from tasks.scrape.url_lists import WordList, split_words
+
+# RFC 6761, 6762, 8375, 9476 and the names that private networks use in practice
+PRIVATE_SUFFIXES = frozenset(
+    ("localhost", "localdomain", "local", "internal", "intranet", "private", "corp", "home", "lan", "home.arpa")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HostVerdict:
+    """Dropped for `reason`, or kept with the head of its canonical form."""
+
+    reason: FilterReason | None
+    head: str = ""
+    """Scheme, host and port under the rules of comparison."""
+    host: str = ""
+    """The canonical host."""
+
+
+class HostRules:
+    """Private hosts, public suffixes, blocked domains and words, in this order."""
+
+    def __init__(
+        self,
+        *,
+        blocked: frozenset[str],
+        allowed_private: Iterable[str],
+        words: WordList,
+        rules: CanonicalRules,
+        suffixes: PublicSuffixes | None = None,
+    ) -> None:
+        """`blocked` are canonical hosts; `allowed_private` are "host" or "host:port"."""
+        self._blocked = blocked
+        self._words = words
+        self._rules = rules
+        self._suffixes = suffixes or public_suffixes()
+        self._allowed = {self._place(item) for item in allowed_private}
+
+    @staticmethod
+    def _place(text: str) -> tuple[str, str]:
+        authority = split_authority(text)
+        return canonical_host(authority.host), authority.port
+
+    def judge(self, scheme: str, authority: str) -> HostVerdict:
+        """`scheme` is http or https in lower case, `authority` the text before the path."""
+        try:
+            parts = split_authority(authority)
+            host = canonical_host(parts.host)
+        except ValueError:  # UnicodeError and the errors of idna and ipaddress are such
+            return HostVerdict(FilterReason.MALFORMED)
+        reason = self._reason(scheme, parts, host)
+        return HostVerdict(reason, canonical_head(scheme, host, parts.port, self._rules), host)
+
+    def _reason(self, scheme: str, parts: Authority, host: str) -> FilterReason | None:
+        port = parts.port or DEFAULT_PORTS[scheme]
+        last = host.rpartition(".")[2]
+        address = literal_address(host) if last[:1].isdigit() or host.startswith("[") else None
+        if (host, "") not in self._allowed and (host, port) not in self._allowed:
+            if address is not None:
+                if not is_public(address):
+                    return FilterReason.PRIVATE_HOST
+            elif last in PRIVATE_SUFFIXES or host.endswith(".home.arpa"):
+                return FilterReason.PRIVATE_HOST
+            elif self._suffixes.registrable(host) is None:
+                return FilterReason.NO_REGISTRABLE_DOMAIN
+        if self._is_blocked(host, is_name=address is None):
+            return FilterReason.BLOCKED_DOMAIN
+        if parts.has_credentials:
+            return FilterReason.CREDENTIALS
+        if self._words and self._words.hits(split_words(host)):
+            return FilterReason.BLOCKED_WORD
+        return None
+
+    def _is_blocked(self, host: str, *, is_name: bool) -> bool:
+        blocked = self._blocked
+        if host in blocked:
+            return True
+        dot = host.find(".") if is_name else -1
+        while dot >= 0:
+            if host[dot + 1 :] in blocked:
+                return True
+            dot = host.find(".", dot + 1)
+        return False

@@ -1,0 +1,62 @@
+"""Registrable domains from the public suffix list that tldextract ships; the network is never asked.
+
+The rules are looked up by walking over the dots of a host, which is several times as fast as a call of tldextract
+and gives the same answers (tested against it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+
+import tldextract
+
+
+def offline_tldextract(*, private_domains: bool = False) -> tldextract.TLDExtract:
+    """A tldextract that reads its packaged list: no download, no cache folder, no lock file."""
+    return tldextract.TLDExtract(suffix_list_urls=(), cache_dir=None, include_psl_private_domains=private_domains)
+
+
+class PublicSuffixes:
+    """The rules of the list (publicsuffix.org): names, `*.name` and exceptions, with names in ASCII."""
+
+    def __init__(self, rules: Iterable[str]) -> None:
+        self._names: set[str] = set()
+        self._wildcards: set[str] = set()
+        self._exceptions: set[str] = set()
+        for rule in rules:
+            ascii_rule = rule if rule.isascii() else rule.encode("idna").decode()
+            if ascii_rule.startswith("!"):
+                self._exceptions.add(ascii_rule[1:])
+            elif ascii_rule.startswith("*."):
+                self._wildcards.add(ascii_rule[2:])
+            else:
+                self._names.add(ascii_rule)
+
+    def registrable(self, host: str) -> str | None:
+        """The public suffix of a canonical host name and the label before it; None when there is no such.
+
+        A top-level domain that is not in the list is no public suffix: such a host has no registrable domain.
+        """
+        start = 0
+        before: str | None = None
+        while True:
+            tail = host[start:]
+            if tail in self._exceptions:
+                return tail
+            if tail in self._names:
+                return before
+            dot = host.find(".", start)
+            if dot < 0:
+                return None
+            if host[dot + 1 :] in self._wildcards:
+                # the label before is part of the suffix, unless an exception names it
+                return before
+            before = tail
+            start = dot + 1
+
+
+@cache
+def public_suffixes(*, private_domains: bool = False) -> PublicSuffixes:
+    """The rules of the packaged list, with or without those of private owners (github.io, blogspot.com)."""
+    return PublicSuffixes(offline_tldextract(private_domains=private_domains).tlds)

@@ -1,0 +1,120 @@
+"""The lists of the filter: text files that a user can replace, and what an entry of each may look like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from importlib import resources
+from pathlib import Path
+
+from tasks.errors import UserError
+from tasks.records import read_lines
+from tasks.scrape.canonical_url import canonical_host, split_authority
+
+_COMMENT = re.compile(r"(?:^|\s)#.*")
+_HOSTS_FILE = re.compile(r"(?:0\.0\.0\.0|127\.0\.0\.1|::1?)\s+(\S+)")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+
+
+def packaged_list(name: str) -> tuple[str, ...]:
+    """The lines of a list that comes with url2lm, comments and blank lines left out."""
+    text = resources.files("tasks.scrape").joinpath("lists", f"{name}.txt").read_text(encoding="utf-8")
+    return _entries(text.split("\n"))
+
+
+def read_list(path: Path | None, default: str) -> tuple[str, ...]:
+    """The lines of a user's list (any bytes, also .gz, .xz, .zst), or of the packaged one when there is none."""
+    if path is None:
+        return packaged_list(default)
+    return _entries(line.decode("utf-8", "replace") for line in read_lines(path))
+
+
+def _entries(lines: Iterable[str]) -> tuple[str, ...]:
+    stripped = (_COMMENT.sub("", line).strip() for line in lines)
+    return tuple(line for line in stripped if line)
+
+
+def words_of(entries: Iterable[str]) -> list[str]:
+    """All words of all lines: for lists that may hold several entries a line."""
+    return [word for entry in entries for word in entry.split()]
+
+
+def blocked_hosts(entries: Iterable[str], field: str) -> frozenset[str]:
+    """Hosts in canonical form. Raises UserError for an entry that names no host.
+
+    An entry may be a host in any case and spelling, with a leading `*.` or dot, a scheme, a port or a final slash,
+    a line of a hosts file (`0.0.0.0 host`) or a rule such as `||host^`.
+    """
+    return frozenset(_blocked_host(entry, field) for entry in entries)
+
+
+def _blocked_host(entry: str, field: str) -> str:
+    text = match.group(1) if (match := _HOSTS_FILE.fullmatch(entry)) else entry
+    text = _SCHEME.sub("", text, count=1).removeprefix("||").removesuffix("^").rstrip("/")
+    text = text.removeprefix("*").removeprefix(".")
+    try:
+        if not text or re.search(r"[\s/?#*]", text):
+            raise ValueError("not a host")
+        return canonical_host(split_authority(text).host)
+    except ValueError as error:
+        rule = "an entry of this list is a host such as example.org"
+        raise UserError(field, entry, rule, "Give hosts alone, one a line.") from error
+
+
+def blocked_extensions(entries: Iterable[str]) -> frozenset[str]:
+    """Extensions in lower case without their dot (`pdf`, `tar.gz`). A line may hold several."""
+    found = (word.lower().removeprefix("*").strip(".") for word in words_of(entries))
+    return frozenset(word for word in found if word)
+
+
+class WordList:
+    """Words and phrases to look for between separators."""
+
+    def __init__(self, entries: Iterable[str]) -> None:
+        """Each entry is a word or, with separators inside, a phrase. Case does not count."""
+        split = [words for entry in entries if (words := split_words(entry))]
+        self.words = frozenset(words[0] for words in split if len(words) == 1)
+        self.phrases = tuple(f" {' '.join(words)} " for words in split if len(words) > 1)
+
+    def __bool__(self) -> bool:
+        return bool(self.words or self.phrases)
+
+    def hits(self, words: list[str]) -> bool:
+        """True when one of `words` is listed, or a phrase stands among them in order."""
+        if not self.words.isdisjoint(words):
+            return True
+        if self.phrases:
+            text = f" {' '.join(words)} "
+            return any(phrase in text for phrase in self.phrases)
+        return False
+
+
+_SEPARATORS = re.compile(r"[\W_]+")
+_ASCII_SEPARATORS = {code: " " for code in range(128) if not chr(code).isalnum()}
+
+
+def split_words(text: str) -> list[str]:
+    """The runs of letters and digits of `text`, in lower case."""
+    if text.isascii():
+        return text.lower().translate(_ASCII_SEPARATORS).split()
+    return [word for word in _SEPARATORS.split(text.casefold()) if word]
+
+
+class TrackingList:
+    """Query parameters that do not decide which page is shown."""
+
+    def __init__(self, entries: Iterable[str]) -> None:
+        """An entry is a name, a beginning (`utm_*`) or a name with its value (`feature=share`)."""
+        names = sorted({entry.lower() for entry in entries})
+        exact = [re.escape(name) for name in names if not name.endswith("*") and "=" not in name]
+        pairs = [re.escape(name) for name in names if "=" in name]
+        starts = [re.escape(name[:-1]) for name in names if name.endswith("*") and len(name) > 1]
+        parts = [rf"(?:{'|'.join(exact)})(?:=.*)?"] if exact else []
+        parts += [f"(?:{'|'.join(pairs)})"] if pairs else []
+        parts += [f"(?:{'|'.join(starts)}).*"] if starts else []
+        self._parameter = re.compile("|".join(parts) or r"(?!)", re.IGNORECASE | re.DOTALL)
+        self.some = bool(parts)
+
+    def matches(self, parameter: str) -> bool:
+        """True for a `name=value` that is listed."""
+        return self._parameter.fullmatch(parameter) is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -72,9 +71,9 @@ def run(
     from flows import run_command
 
     given: list[tuple[list[str], Any]] = []
-    for name, value in (("urls", urls), ("pages", pages), ("documents", documents)):
-        if value:
-            given.append((["input", name], list(value)))
+    for name, files in (("urls", urls), ("pages", pages), ("documents", documents)):
+        if files:
+            given.append((["input", name], list(files)))
     if corpus:
         given.append((["input", "corpus"], corpus))
     for name, value in (("until", until), ("only", only), ("store", store)):
@@ -170,4 +169,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

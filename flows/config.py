@@ -108,7 +108,7 @@ class PipelineConfig(Config):
 
     @property
     def evaluation(self) -> EvaluateConfig:
-        """`evaluate` on the samples that training held out: split, seq_length and seed are those of `train`, unless set."""
+        """`evaluate` on what training held out: split, seq_length and seed are those of `train`, unless they are set."""
         taken = {name: getattr(self.train, name) for name in ("split", "seq_length", "seed")}
         unset = {name: value for name, value in taken.items() if name not in self.evaluate.model_fields_set}
         return self.evaluate.model_copy(update=unset)

@@ -78,7 +78,7 @@ def pipeline(config: PipelineConfig) -> Produced:
         tokenizer, _ = load_vocabulary(steps.store, config.vocabulary, [])
         return model(config, tokens, tokenizer)
     produced = corpus(config)
-    if isinstance(tokens := produced.get("tokenize"), TokenizedCorpus) and config.until != "tokenize":
-        tokenizer = produced["vocabulary"]  # type: ignore[assignment]
-        produced |= model(config, tokens, tokenizer)
+    made = produced.get("tokenize"), produced.get("vocabulary")
+    if config.until != "tokenize" and isinstance(made[0], TokenizedCorpus) and isinstance(made[1], Tokenizer):
+        produced |= model(config, made[0], made[1])
     return produced

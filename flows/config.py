@@ -108,7 +108,7 @@ class PipelineConfig(Config):
 
     @property
     def evaluation(self) -> EvaluateConfig:
-        """`evaluate` on what training held out: split, seq_length and seed are those of `train`, unless they are set."""
+        """`evaluate` on what training held out: split, seq_length and seed are those of `train` unless they are set."""
         taken = {name: getattr(self.train, name) for name in ("split", "seq_length", "seed")}
         unset = {name: value for name, value in taken.items() if name not in self.evaluate.model_fields_set}
         return self.evaluate.model_copy(update=unset)
@@ -189,6 +189,8 @@ def as_user_error(error: ValidationError, model: type[BaseModel]) -> UserError:
 
 
 def _short(value: Any) -> Any:
+    if isinstance(value, Mapping | BaseModel):
+        return "..."  # a rule about several fields names their values itself
     return value if len(repr(value)) <= 200 else f"{repr(value)[:200]}..."
 
 

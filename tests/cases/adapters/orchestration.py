@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 TESTS = Path(__file__).resolve().parents[2]
-for folder in (TESTS, TESTS / "tasks", TESTS / "flows"):
+for folder in (TESTS / "tasks", TESTS / "flows"):
     sys.path.insert(0, str(folder))
 
 from prefect_server import api_url  # noqa: E402

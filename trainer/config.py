@@ -38,6 +38,8 @@ class ModelConfig(Settings):
     """Fraction of the residual contributions and embeddings set to zero in training."""
     attention_dropout: float = Field(default=0.1, ge=0, lt=1)
     """Fraction of attention weights set to zero in training; 0 allows the fused attention kernels."""
+    activation: Literal["gelu_tanh"] = "gelu_tanh"
+    """Between the two products of the feed-forward part: GELU in its tanh form, GPT-2's; the erf form is another."""
     layernorm_epsilon: float = Field(default=1e-5, gt=0)
     """Added to the variance in LayerNorm."""
     init_std: float = Field(default=0.02, gt=0)
@@ -128,8 +130,6 @@ class ScheduleConfig(Settings):
 class TrainResources(Settings):
     """How fast the trainer runs, never what it makes."""
 
-    workers: int = Field(default=1, ge=1)
-    """Not used by the trainer: its processes follow from `parallel`."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where it runs; auto takes the GPU when there is one."""
     threads_per_process: int | None = Field(default=None, ge=1)
@@ -201,9 +201,10 @@ class TrainConfig(Settings):
             )
         if self.num_positions < self.seq_length:
             raise ValueError(f"seq_length {self.seq_length} is above max_position_embeddings {self.num_positions}")
-        numbers = re.findall(r"[.0-9]+", self.split)
-        if not 1 <= len(numbers) <= 3 or not any(float(number) for number in numbers if number.strip(".")):
-            raise ValueError(f"split {self.split!r} is not one to three weights such as 969,30,1")
+        weights = re.split(r"\s*[,/;]\s*|\s+", self.split.strip())
+        are_numbers = all(re.fullmatch(r"\d+\.?\d*|\.\d+", weight) for weight in weights)
+        if not are_numbers or len(weights) > 3 or not any(float(weight) for weight in weights):
+            raise ValueError(f"split {self.split!r} is not one to three weights, not all 0, such as 969,30,1")
         return self
 
     @property

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from trainer.config import TrainConfig
+from trainer.metrics import ExitCode, TrainError
 from trainer.models.gpt.batch import make_batch
 from trainer.models.gpt.model import GPT, Batch
 from trainer.models.registry import BUILDERS, SHARDINGS
@@ -80,7 +81,13 @@ class Stepper:
 
     def batch(self, dataset: SampleSource, positions: Sequence[int]) -> Batch:
         """The micro-batch of these sample positions. Positions past the end start the data again."""
-        samples = [dataset[position % len(dataset)] for position in positions]
+        samples = np.stack([dataset[position % len(dataset)] for position in positions])
+        if (highest := int(samples.max())) >= self.vocab_size:
+            # Padding rows of the embedding would take such an id without a word.
+            message = (
+                f"samples {positions[0]} to {positions[-1]} hold token id {highest}, vocab_size is {self.vocab_size}"
+            )
+            raise TrainError(message, "Give the vocabulary that the corpus was made with.", ExitCode.CONFIG)
         train = self.train
         return make_batch(
             samples,

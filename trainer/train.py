@@ -6,6 +6,7 @@ import math
 import os
 import signal
 import time
+from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
@@ -13,12 +14,12 @@ import torch
 
 from trainer.checkpoint.folder import find_latest, keep_last, point_at, step_folder
 from trainer.checkpoint.state import load, save
-from trainer.config import TrainJob
+from trainer.config import TrainConfig, TrainJob
 from trainer.data.gpt_dataset import GPTDataset
 from trainer.data.indexed_dataset import IndexedDataset
 from trainer.evaluate import evaluate
 from trainer.metrics import EventLog, ExitCode, TrainError, write_run_state
-from trainer.parallel.mesh import Mesh, barrier, launched_world_size, start_ranks
+from trainer.parallel.mesh import Mesh, any_rank, barrier, launched_world_size, start_ranks
 from trainer.step import Stepper, StepResult
 
 
@@ -63,31 +64,37 @@ def check_world(job: TrainJob) -> None:
 
 
 def open_data(job: TrainJob, mesh: Mesh) -> tuple[GPTDataset, GPTDataset]:
-    """Training and validation samples. Rank 0 builds the indices, the others find them."""
+    """Training and validation samples. Rank 0 builds the indices first, the others find them.
 
-    def build() -> tuple[GPTDataset, GPTDataset]:
-        corpus = IndexedDataset(job.corpus_prefix)
-        common: dict[str, Any] = {
-            "split_weights": job.train.split,
-            "seq_length": job.train.seq_length,
-            "seed": job.train.seed,
-            "cache_dir": job.index_cache_dir,
-        }
-        training = GPTDataset(corpus, split="train", num_samples=job.train.num_samples, **common)
-        return training, GPTDataset(corpus, split="valid", num_samples=None, **common)
-
-    try:
-        if mesh.rank == 0:
-            data = build()
-        barrier(mesh.world_group)
-        if mesh.rank != 0:
-            data = build()
-    except ValueError as error:
-        raise TrainError(str(error), "Check the corpus and train.split.", ExitCode.CONFIG) from error
+    Raises TrainError on every rank when any of them cannot have the data.
+    """
+    data: tuple[GPTDataset, GPTDataset] | None = None
+    for is_turn in (mesh.rank == 0, mesh.rank != 0):
+        error: Exception | None = None
+        try:
+            data = _build_data(job) if is_turn else data
+        except (ValueError, OSError) as found:
+            error = found
+        if any_rank(error is not None, mesh.world_group):
+            message = str(error or "another rank cannot read the corpus and says why")
+            raise TrainError(message, "Check the corpus and train.split.", ExitCode.CONFIG) from error
+    assert data is not None
     if len(data[0]) == 0 or data[0].tokens_per_epoch <= job.train.seq_length:
         remedy = "Give more text, a shorter seq_length, or more weight to the first number of train.split."
         raise TrainError("the training part of the corpus holds no full sample", remedy, ExitCode.CONFIG)
     return data
+
+
+def _build_data(job: TrainJob) -> tuple[GPTDataset, GPTDataset]:
+    corpus = IndexedDataset(job.corpus_prefix)
+    common: dict[str, Any] = {
+        "split_weights": job.train.split,
+        "seq_length": job.train.seq_length,
+        "seed": job.train.seed,
+        "cache_dir": job.index_cache_dir,
+    }
+    training = GPTDataset(corpus, split="train", num_samples=job.train.num_samples, **common)
+    return training, GPTDataset(corpus, split="valid", num_samples=None, **common)
 
 
 def train(job: TrainJob, stop: StopSignal | None = None) -> ExitCode:
@@ -123,45 +130,47 @@ class Run:
         self.log = EventLog(job.output_dir, enabled=mesh.rank == 0)
         self.num_parameters = job.train.model.num_parameters(job.vocab_size, job.train.num_positions)
         self.skipped_in_a_row = 0
+        limit = job.train.resources.timeout_seconds
+        self.end = math.inf if limit is None else time.monotonic() + limit
 
     def to_the_end(self) -> ExitCode:
         """Steps from where the last checkpoint stands to the last one."""
         done = self._resume()
         self._say_state("running", done)
         if done >= self.config.num_steps:
-            self.log.emit("warning", message=f"already finished: step {done} of {self.config.num_steps} is saved")
+            self.log.say("warning", message=f"already finished: step {done} of {self.config.num_steps} is saved")
             return self._finish(done)
         if len(self.validation) == 0 and self.config.eval_steps:
-            self.log.emit("warning", message="the validation part holds no full sample; there is no validation loss")
+            say = self.log.say if done else self.log.emit
+            say("warning", message="the validation part holds no full sample; there is no validation loss")
         for step in range(done + 1, self.config.num_steps + 1):
             started = time.perf_counter()
-            result = self.stepper.run(step, self.training, stop=self.stop.received)
+            stop = self.stop.received or time.monotonic() >= self.end
+            result = self.stepper.run(step, self.training, stop=stop)
             self._report(step, result, time.perf_counter() - started)
             if not self._accept(step, result):
                 self._say_state("failed", step, ExitCode.NOT_FINITE)
                 return ExitCode.NOT_FINITE
-            last = step == self.config.num_steps
-            if self._is_due(step, self.config.eval_interval, last):
+            if self._is_due(step, self.config.eval_interval):
                 self._evaluate(step)
-            if self._is_due(step, self.config.save_interval, last) or result.wants_to_stop:
+            if self._is_due(step, self.config.save_interval) or result.wants_to_stop:
                 self._save(step)
-            if result.wants_to_stop and not last:
+            if result.wants_to_stop and step < self.config.num_steps:
                 self.log.emit("preempted", step=step)
                 self._say_state("preempted_saved", step, ExitCode.PREEMPTED)
                 return ExitCode.PREEMPTED
         return self._finish(self.config.num_steps)
 
-    @staticmethod
-    def _is_due(step: int, interval: int, last: bool) -> bool:
-        return last or (interval > 0 and step % interval == 0)
+    def _is_due(self, step: int, interval: int) -> bool:
+        return step == self.config.num_steps or (interval > 0 and step % interval == 0)
 
     def _resume(self) -> int:
         step, warning = find_latest(self.job.output_dir)
         barrier(self.mesh.world_group)  # nobody looks after somebody has saved
         if warning:
-            self.log.emit("warning", message=warning)
+            self.log.say("warning", message=warning)
         if step is None:
-            self.log.cut_after(0)
+            self.log.cut_after(0, saved=False)
             return 0
         manifest = load(
             step_folder(self.job.output_dir, step),
@@ -172,11 +181,15 @@ class Run:
             vocab_size=self.job.vocab_size,
         )
         self.stepper.num_updates = int(manifest["num_updates"])
+        self.skipped_in_a_row = int(manifest["skipped_in_a_row"])
         if self.mesh.rank == 0:  # what a kill between renaming and tidying left undone
             point_at(self.job.output_dir, step)
-            keep_last(self.job.output_dir, self.config.keep_last)
-        self.log.cut_after(step)
-        self.log.emit("resume", step=step)
+            keep_last(self.job.output_dir, self.config.keep_last, self.config.save_interval)
+        self.log.cut_after(step, saved=self._is_due(step, self.config.save_interval))
+        changed = changed_settings(manifest["config"], self.config)
+        if changed:
+            self.log.say("warning", message=f"the checkpoint was made with other settings: {changed}")
+        self.log.say("resume", step=step)
         return step
 
     def _accept(self, step: int, result: StepResult) -> bool:
@@ -184,11 +197,12 @@ class Run:
         self.skipped_in_a_row = 0 if result.is_finite else self.skipped_in_a_row + 1
         if not result.is_finite:
             message = f"step {step} was skipped on all ranks: loss {result.loss}, gradient norm {result.grad_norm}"
-            self.log.emit("warning", message=message)
+            self.log.emit("warning", step=step, message=message)
         if self.skipped_in_a_row < self.config.max_skipped_steps:
             return True
         message = f"{self.skipped_in_a_row} steps in a row were not finite, the last one step {step}"
-        self.log.emit("error", message=message, remedy="Lower optimizer.learning_rate.", exit_code=4)
+        remedy = "Lower optimizer.learning_rate."
+        self.log.emit("error", message=message, remedy=remedy, exit_code=int(ExitCode.NOT_FINITE))
         return False
 
     def _report(self, step: int, result: StepResult, seconds: float) -> None:
@@ -222,6 +236,7 @@ class Run:
     def _save(self, step: int) -> None:
         facts = {
             "num_updates": self.stepper.num_updates,
+            "skipped_in_a_row": self.skipped_in_a_row,
             "consumed_samples": step * self.config.global_batch_size,
             "num_parameters": self.num_parameters,
             "vocab_size": self.job.vocab_size,
@@ -238,9 +253,11 @@ class Run:
             self.stepper.sharding,
             vocab_size=self.job.vocab_size,
             keep=self.config.keep_last,
+            interval=self.config.save_interval,
             facts=facts,
         )
-        self.log.emit("checkpoint", step=step)
+        tell = self.log.emit if self._is_due(step, self.config.save_interval) else self.log.say
+        tell("checkpoint", step=step)
 
     def _finish(self, step: int) -> ExitCode:
         self.log.emit("done", step=step, num_parameters=self.num_parameters)
@@ -250,3 +267,36 @@ class Run:
     def _say_state(self, status: str, step: int, code: ExitCode | None = None) -> None:
         if self.mesh.rank == 0:
             write_run_state(self.job.output_dir, status, step, code)
+
+
+FREE_TO_CHANGE = {
+    "parallel",
+    "micro_batch_size",
+    "eval_interval",
+    "eval_steps",
+    "save_interval",
+    "keep_last",
+    "log_interval",
+}
+
+
+def changed_settings(saved: Mapping[str, Any], config: TrainConfig) -> str:
+    """Settings that decide what is trained and that differ from those of the checkpoint; empty when all are the same.
+
+    The layout, and how often one evaluates, saves and reports, may change freely.
+    """
+    changes: list[str] = []
+
+    def compare(path: str, old: Any, new: Any) -> None:
+        if isinstance(old, dict) and isinstance(new, dict):
+            for name in sorted(old.keys() | new.keys()):
+                compare(f"{path}.{name}" if path else name, old.get(name), new.get(name))
+        elif old != new:
+            changes.append(f"{path} {old} is now {new}")
+
+    compare("", _deciding(saved), _deciding(config.model_dump(mode="json", exclude={"resources"})))
+    return ", ".join(changes)
+
+
+def _deciding(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name not in FREE_TO_CHANGE}

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo  # every optimizer imports it when it is made, two seconds in each child otherwise
 import torch.distributed as dist
+import torch.distributed.device_mesh  # as above
 
 TIMEOUT_SECONDS = 120.0
 

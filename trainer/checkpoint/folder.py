@@ -106,9 +106,15 @@ def find_latest(output_dir: Path) -> tuple[int | None, str]:
     return steps[-1], f"{pointer} names no complete checkpoint; going on from step {steps[-1]}"
 
 
-def keep_last(output_dir: Path, number: int) -> None:
-    """Remove all but the newest `number` checkpoints, and what was left half-written."""
-    for step in complete_steps(output_dir)[:-number]:
+def keep_last(output_dir: Path, number: int, interval: int = 1) -> None:
+    """Remove all but the newest `number` checkpoints, and what was left half-written.
+
+    A checkpoint off the `interval` of saving (0: any but the last step), made because the run was told to stop, goes
+    when a newer one is there: what remains at the end is the same, however often the run was stopped.
+    """
+    steps = complete_steps(output_dir)
+    regular = [step for step in steps if step == steps[-1] or (interval and step % interval == 0)]
+    for step in sorted(set(steps) - set(regular[-number:])):
         doomed = output_dir / f".doomed_{step}"
         step_folder(output_dir, step).rename(doomed)
         shutil.rmtree(doomed, ignore_errors=True)

@@ -44,7 +44,8 @@ def write_shard(path: Path, tensors: Mapping[str, Tensor], slices: Mapping[str, 
         for name in tensors
     }  # fmt: skip
     ordered = {name: tensors[name].detach().to("cpu").contiguous() for name in sorted(tensors)}
-    save_file(ordered, str(path), metadata={"format": "pt", "slices": json.dumps(places, sort_keys=True)})
+    # One entry alone: safetensors keeps them in a hash map, whose order is another one in each process.
+    save_file(ordered, str(path), metadata={"slices": json.dumps(places, sort_keys=True)})
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from trainer.checkpoint.folder import keep_last, point_at, publish, read_checkpoint_manifest, step_folder, verify
 from trainer.checkpoint.shards import ShardReader, Slice, write_shard
-from trainer.metrics import TrainError
-from trainer.parallel.mesh import Mesh, all_reduce, barrier
+from trainer.metrics import ExitCode, TrainError
+from trainer.parallel.mesh import Mesh, any_rank, barrier
 
 MODEL = "model/"
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -51,8 +50,12 @@ def save(
     vocab_size: int,
     keep: int,
     facts: dict[str, Any],
+    interval: int = 1,
 ) -> Path:
-    """Save parameters and moments after `step`; every rank calls it. Returns the folder, whole when it returns."""
+    """Save parameters and moments after `step`; every rank calls it. Returns the folder, whole when it returns.
+
+    `facts` go into the manifest beside the step. The newest `keep` checkpoints stay (see `keep_last` for `interval`).
+    """
     temporary, target = output_dir / f".saving_{step:08d}", step_folder(output_dir, step)
     if mesh.rank == 0:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -77,7 +80,7 @@ def save(
     if mesh.rank == 0:
         publish(temporary, target, {"step": step, **facts})
         point_at(output_dir, step)
-        keep_last(output_dir, keep)
+        keep_last(output_dir, keep, interval)
     barrier(mesh.world_group)
     return target
 
@@ -131,12 +134,8 @@ def _verify_once(folder: Path, mesh: Mesh) -> None:
             verify(folder)
         except TrainError as found:
             error = found
-    if mesh.world_group is not None:
-        device = torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else "cpu"
-        flag = torch.tensor([0.0 if error is None else 1.0], device=device)
-        all_reduce(flag, mesh.world_group)
-        if flag.item() and error is None:
-            raise TrainError(f"{folder} is damaged; rank 0 says how")
+    if any_rank(error is not None, mesh.world_group) and error is None:
+        raise TrainError(f"{folder} is damaged; rank 0 says how", exit_code=ExitCode.BAD_CHECKPOINT)
     if error is not None:
         raise error
 

@@ -136,3 +136,12 @@ def barrier(group: Group) -> None:
     """Wait for a group; nothing in a group of one."""
     if group is not None:
         dist.barrier(group=group)
+
+
+def any_rank(flag: bool, group: Group) -> bool:
+    """Whether the flag is set on any rank of a group: what one has to say must stop all, not leave them waiting."""
+    if group is None:
+        return flag
+    on_gpu = dist.get_backend(group) == "nccl"
+    told = torch.tensor([float(flag)], device=torch.device("cuda", torch.cuda.current_device()) if on_gpu else "cpu")
+    return bool(all_reduce(told, group).item())

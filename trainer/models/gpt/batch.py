@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -26,7 +24,7 @@ def document_starts(tokens: Tensor, eod_token_id: int) -> Tensor:
 
 
 def make_batch(
-    samples: Sequence[npt.NDArray[np.int64]],
+    samples: npt.NDArray[np.int64],
     eod_token_id: int,
     device: torch.device,
     *,
@@ -34,8 +32,8 @@ def make_batch(
     reset_attention_mask: bool = False,
     eod_mask_loss: bool = False,
 ) -> Batch:
-    """A micro-batch from samples of sequence + 1 tokens each. Each option stands on its own."""
-    rows = torch.from_numpy(np.stack(samples)).to(device)
+    """A micro-batch from samples, int64 [batch, sequence + 1]. Each option stands on its own."""
+    rows = torch.from_numpy(samples).to(device)
     tokens, labels = rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
     length = tokens.shape[1]
     positions = torch.arange(length, device=device).expand_as(tokens)

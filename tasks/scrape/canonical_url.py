@@ -19,11 +19,12 @@ DEFAULT_PORTS = {"http": "80", "https": "443"}
 MAX_HOST_CHARACTERS = 253
 MAX_PORT = 65_535
 CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_HEAD = re.compile(r"(https?)://([^/?#\\]*)", re.IGNORECASE)
+HEAD = re.compile(r"(https?)://([^/?#\\]*)", re.IGNORECASE)
 _LABELS = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _ESCAPE = re.compile("%([0-9A-Fa-f]{2})?")
 _UNSAFE = re.compile('[^!-~]|["<>\\\\^`{|}]')
+_SAFE = re.compile(r"[!#$&-;=?-\[\]_a-z~]*")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 
@@ -147,6 +148,8 @@ def canonical_rest(rest: str, rules: CanonicalRules) -> str:
 
 def _escaped(text: str) -> str:
     """Percent escapes in one spelling: none where none is needed, upper-case digits, a lone `%` as `%25`."""
+    if _SAFE.fullmatch(text):  # the usual case, and ten times as fast as finding nothing to escape
+        return text
     if "%" in text:
         text = _ESCAPE.sub(_escape_again, text)
     return _UNSAFE.sub(_escape, text)
@@ -187,7 +190,7 @@ def canonical_url(url: str, rules: CanonicalRules = STRICT) -> str:
     User information is left out. With the strict rules only spellings that every server must treat alike are joined.
     """
     url = url.strip()
-    match = _HEAD.match(url)
+    match = HEAD.match(url)
     if match is None or CONTROLS.search(url):
         raise ValueError("no http or https URL")
     authority = split_authority(match.group(2))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -13,14 +13,23 @@ from tasks.errors import nearest
 from tasks.scrape.extractors.names import DEFAULT_EXTRACTOR, EXTRACTOR_NAMES
 from tasks.scrape.fetch_config import FetchConfig
 
-__all__ = ["ExtractConfig", "ExtractResources", "FetchConfig", "FilterConfig"]
+__all__ = ["ExtractConfig", "ExtractResources", "FetchConfig", "FilterConfig", "FilterResources"]
 
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s/@:\[\]]+)(:\d{1,5})?")
+
+
+class FilterResources(Resources):
+    """How much the filter holds in memory. One process reads the lists, as fast as most disks do."""
+
+    max_urls_in_memory: int = Field(default=4_000_000, ge=1)
+    """URLs of a list up to which duplicates are found in memory, about 300 bytes for each kept one; on disk above."""
 
 
 class FilterConfig(StageConfig):
     """Which URLs are fetched."""
 
+    preset: Literal["url2lm", "megatron"] = "url2lm"
+    """"megatron" decides as blacklist_urls.py of Megatron-LM did, faults included, and looks at no other setting."""
     blocked_domains: tuple[str, ...] = ()
     """Hosts to drop with everything below them, beside those of the list."""
     blocked_domains_file: Path | None = None
@@ -49,6 +58,8 @@ class FilterConfig(StageConfig):
     """A host with and without www in front leads to one page."""
     same_page_without_slash: bool = True
     """A path with and without a slash at its end leads to one page."""
+    resources: FilterResources = FilterResources()
+    """Memory."""
 
     @field_validator("allow_private_hosts")
     @classmethod

@@ -1,11 +1,14 @@
-"""Why a URL does not pass the filter: the closed list of reasons."""
+"""Why a URL does not pass the filter: the closed list of reasons, and the tally of a run."""
 
 from __future__ import annotations
 
 import re
 from enum import StrEnum
 
+from tasks.progress import StageReport
+
 _USER_INFORMATION = re.compile(r"(?<=//).*@|^.*@")
+NUM_EXAMPLES = 5
 
 
 class FilterReason(StrEnum):
@@ -27,12 +30,12 @@ class FilterReason(StrEnum):
     """The host, or a domain above it, is listed."""
     CREDENTIALS = "credentials"
     """A user name or password before the host."""
+    BLOCKED_WORD = "blocked_word"
+    """A listed word stands between separators in the host, or in the path (looked at after the extension)."""
     TOO_SHORT = "too_short"
     TOO_LONG = "too_long"
     BLOCKED_EXTENSION = "blocked_extension"
     """The last part of the path ends in a listed extension."""
-    BLOCKED_WORD = "blocked_word"
-    """A listed word stands between separators in the host or the path."""
     DUPLICATE_EXACT = "duplicate_exact"
     """The same text as an earlier URL that was kept."""
     DUPLICATE_CANONICAL = "duplicate_canonical"
@@ -46,3 +49,25 @@ def example_of(line: str) -> str:
     if "@" in line:
         line = _USER_INFORMATION.sub("***@", line, count=1)
     return line.encode("utf-8", "backslashreplace").decode("utf-8")[:200]
+
+
+class Tally:
+    """Dropped lines by reason, with the first few of each."""
+
+    def __init__(self) -> None:
+        self.dropped: dict[FilterReason, int] = {}
+        self.examples: dict[FilterReason, list[str]] = {}
+
+    def drop(self, reason: FilterReason, line: str, amount: int = 1) -> None:
+        """Count `amount` lines; `line` is an example."""
+        self.dropped[reason] = self.dropped.get(reason, 0) + amount
+        examples = self.examples.setdefault(reason, [])
+        if len(examples) < NUM_EXAMPLES:
+            examples.append(example_of(line))
+
+    def fill(self, report: StageReport) -> None:
+        """Write the tally into a report, by reason in the order of the enumeration."""
+        for reason in FilterReason:
+            if reason in self.dropped:
+                report.dropped[reason.value] = self.dropped[reason]
+                report.examples[reason.value] = self.examples[reason]

@@ -21,17 +21,17 @@ class PublicSuffixes:
     """The rules of the list (publicsuffix.org): names, `*.name` and exceptions, with names in ASCII."""
 
     def __init__(self, rules: Iterable[str]) -> None:
-        self._names: set[str] = set()
-        self._wildcards: set[str] = set()
-        self._exceptions: set[str] = set()
+        self.names: set[str] = set()
+        self.wildcards: set[str] = set()
+        self.exceptions: set[str] = set()
         for rule in rules:
             ascii_rule = rule if rule.isascii() else rule.encode("idna").decode()
             if ascii_rule.startswith("!"):
-                self._exceptions.add(ascii_rule[1:])
+                self.exceptions.add(ascii_rule[1:])
             elif ascii_rule.startswith("*."):
-                self._wildcards.add(ascii_rule[2:])
+                self.wildcards.add(ascii_rule[2:])
             else:
-                self._names.add(ascii_rule)
+                self.names.add(ascii_rule)
 
     def registrable(self, host: str) -> str | None:
         """The public suffix of a canonical host name and the label before it; None when there is no such.
@@ -42,14 +42,14 @@ class PublicSuffixes:
         before: str | None = None
         while True:
             tail = host[start:]
-            if tail in self._exceptions:
+            if tail in self.exceptions:
                 return tail
-            if tail in self._names:
+            if tail in self.names:
                 return before
             dot = host.find(".", start)
             if dot < 0:
                 return None
-            if host[dot + 1 :] in self._wildcards:
+            if host[dot + 1 :] in self.wildcards:
                 # the label before is part of the suffix, unless an exception names it
                 return before
             before = tail

@@ -11,9 +11,13 @@ import re
 
 _ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|#[0-9]{1,6}|#[xX][0-9a-fA-F]{1,5});")
 _MARKDOWN = re.compile(r"\]\(\s*<?((?:https?:)?//[^\s<>]+?)>?(?:\s+[\"'(].*)?\)?$", re.IGNORECASE)
+# A link as a whole, or one that was given http:// in front; text that only holds one is no link
+_LINK_START = re.compile(r"(?:https?://)?!?\[", re.IGNORECASE)
 _SCHEME = re.compile(r"(https?):[/\\]+", re.IGNORECASE)
 _TWO_SCHEMES = re.compile(r"https?://(?=https?:[/\\]{2})", re.IGNORECASE)
 _NO_SCHEME = re.compile(r"(?:[/\\]{2}(?=[^/\\])|(?=www\d?\.[^/?#\s]+\.[a-z]))", re.IGNORECASE)
+_QUERY_OR_FRAGMENT = re.compile("[?#]")
+_AUTHORITY_END = re.compile("[/?#]")
 _ESCAPED = re.compile('[ "<>\udc80-\udcff]')
 _PAIRS = {")": "(", "]": "[", "}": "{"}
 _QUOTES = {"<": ">", '"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»"}
@@ -26,7 +30,7 @@ def repair_url(line: str) -> str:
     text = line.strip().strip("\ufeff\u200b")
     if text[:1] in _QUOTES and text.endswith(_QUOTES[text[0]]):
         text = text[1:-1].strip()
-    if "](" in text and (match := _MARKDOWN.search(text)) is not None:
+    if _LINK_START.match(text) and (match := _MARKDOWN.search(text)) is not None:
         text = match.group(1)
     for _ in range(MAX_UNESCAPES):
         if "&" not in text or not _ENTITY.search(text):
@@ -41,12 +45,14 @@ def repair_url(line: str) -> str:
     else:
         return text
     text = _without_trailing(text)
-    end = min((index for mark in "?#" if (index := text.find(mark)) >= 0), default=len(text))
-    if "\\" in text[:end]:
+    if "\\" in text:
         # browsers read a backslash before the query as a slash; readers that do not would see another host
+        end = match.start() if (match := _QUERY_OR_FRAGMENT.search(text)) else len(text)
         text = text[:end].replace("\\", "/") + text[end:]
-    start = next((index for index in range(8, len(text)) if text[index] in "/?#"), len(text))
-    return text[:start] + _ESCAPED.sub(_escape, text[start:])
+    if _ESCAPED.search(text):
+        start = match.start() if (match := _AUTHORITY_END.search(text, 8)) else len(text)
+        text = text[:start] + _ESCAPED.sub(_escape, text[start:])
+    return text
 
 
 def _without_trailing(text: str) -> str:

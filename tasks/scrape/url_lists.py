@@ -75,6 +75,7 @@ class WordList:
         split = [words for entry in entries if (words := split_words(entry))]
         self.words = frozenset(words[0] for words in split if len(words) == 1)
         self.phrases = tuple(f" {' '.join(words)} " for words in split if len(words) > 1)
+        self._ascii = frozenset(word.encode() for word in self.words if word.isascii())
 
     def __bool__(self) -> bool:
         return bool(self.words or self.phrases)
@@ -88,15 +89,22 @@ class WordList:
             return any(phrase in text for phrase in self.phrases)
         return False
 
+    def hits_ascii(self, text: str) -> bool:
+        """`hits` for the words of an ASCII text, several times as fast."""
+        if self.phrases:
+            return self.hits(split_words(text))
+        return not self._ascii.isdisjoint(text.encode().translate(_LOWER_WORDS).split())
+
 
 _SEPARATORS = re.compile(r"[\W_]+")
-_ASCII_SEPARATORS = {code: " " for code in range(128) if not chr(code).isalnum()}
+# Bytes of ASCII text: letters in lower case, digits, and a space for everything else
+_LOWER_WORDS = bytes(ord(chr(code).lower()) if code < 128 and chr(code).isalnum() else 32 for code in range(256))
 
 
 def split_words(text: str) -> list[str]:
     """The runs of letters and digits of `text`, in lower case."""
     if text.isascii():
-        return text.lower().translate(_ASCII_SEPARATORS).split()
+        return text.encode().translate(_LOWER_WORDS).decode().split()
     return [word for word in _SEPARATORS.split(text.casefold()) if word]
 
 
@@ -106,15 +114,24 @@ class TrackingList:
     def __init__(self, entries: Iterable[str]) -> None:
         """An entry is a name, a beginning (`utm_*`) or a name with its value (`feature=share`)."""
         names = sorted({entry.lower() for entry in entries})
-        exact = [re.escape(name) for name in names if not name.endswith("*") and "=" not in name]
-        pairs = [re.escape(name) for name in names if "=" in name]
-        starts = [re.escape(name[:-1]) for name in names if name.endswith("*") and len(name) > 1]
-        parts = [rf"(?:{'|'.join(exact)})(?:=.*)?"] if exact else []
-        parts += [f"(?:{'|'.join(pairs)})"] if pairs else []
-        parts += [f"(?:{'|'.join(starts)}).*"] if starts else []
-        self._parameter = re.compile("|".join(parts) or r"(?!)", re.IGNORECASE | re.DOTALL)
-        self.some = bool(parts)
+        self._names = frozenset(name for name in names if not name.endswith("*") and "=" not in name)
+        self._pairs = frozenset(name for name in names if "=" in name)
+        self._starts = tuple(name[:-1] for name in names if name.endswith("*") and len(name) > 1)
+        beginnings = [
+            *(f"{re.escape(name)}(?=[=&]|$)" for name in sorted(self._names)),
+            *(f"{re.escape(pair)}(?=&|$)" for pair in sorted(self._pairs)),
+            *(re.escape(start) for start in self._starts),
+        ]
+        some = re.compile(f"(?:^|&)(?:{'|'.join(beginnings)})" if beginnings else r"(?!)", re.IGNORECASE)
+        self._some = some.search
 
     def matches(self, parameter: str) -> bool:
         """True for a `name=value` that is listed."""
-        return self._parameter.fullmatch(parameter) is not None
+        parameter = parameter.lower()
+        if parameter.partition("=")[0] in self._names or parameter in self._pairs:
+            return True
+        return parameter.startswith(self._starts)
+
+    def some_in(self, query: str) -> bool:
+        """True when one of the parameters of a query is listed."""
+        return self._some(query) is not None

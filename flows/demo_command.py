@@ -97,6 +97,8 @@ def demo(store: str | None, modules: str, settings: Sequence[str], *, as_json: b
         (["store"], str(root)),
         (["filter", "allow_private_hosts"], [f"{HOST}:{port}"]),
         (["fetch", "allow_private_hosts"], [f"{HOST}:{port}"]),
+        # pydoc lays its pages out in tables, which article extractors write with bars between cells.
+        (["extract", "extractor"], "resiliparse"),
     ]
     config = build_config(load_recipe(RECIPE), [*given, *map(parse_assignment, settings)])
     if not as_json:

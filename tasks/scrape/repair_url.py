@@ -19,9 +19,9 @@ _NO_SCHEME = re.compile(r"(?:[/\\]{2}(?=[^/\\])|(?=www\d?\.[^/?#\s]+\.[a-z]))", 
 _QUERY_OR_FRAGMENT = re.compile("[?#]")
 _AUTHORITY_END = re.compile("[/?#]")
 _ESCAPED = re.compile('[ "<>\udc80-\udcff]')
-_PAIRS = {")": "(", "]": "[", "}": "{"}
+_PAIRS = {")": "(", "]": "[", "}": "{", ">": "<", "’": "‘", "”": "“", "»": "«"}
 _QUOTES = {"<": ">", '"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»"}
-_TRAILING = ",;\"'`<>”’»"
+_TRAILING = ",;\"'`<"
 MAX_UNESCAPES = 3
 
 

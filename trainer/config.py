@@ -165,6 +165,9 @@ class TrainConfig(Settings):
     """Type of activations and products; weights and optimizer state are fp32 in both."""
     split: str = "969,30,1"
     """Weights of the train, validation and test parts of the corpus, cut in this order."""
+    epoch_order: Literal["separate", "mixed"] = "separate"
+    """separate: each epoch has every sample once, in its own order. mixed: all epochs shuffled together, which is
+    Megatron-LM's order for the same seed. A training of at most one epoch is the same in both."""
     eval_interval: int = Field(default=100, ge=0)
     """Steps between evaluations on the validation part; 0 evaluates at the end alone."""
     eval_steps: int = Field(default=10, ge=0)

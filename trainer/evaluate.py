@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from trainer.parallel.mesh import all_reduce
-from trainer.step import SampleSource, Stepper
+from trainer.sample_order import SampleSource
+from trainer.step import Stepper
 
 
 @dataclass(frozen=True)

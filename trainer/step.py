@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -22,13 +20,7 @@ from trainer.optim.registry import OPTIMIZERS
 from trainer.optim.schedule import learning_rate
 from trainer.parallel.mesh import Mesh, all_reduce
 from trainer.parallel.pipeline import Pipeline
-
-
-class SampleSource(Protocol):
-    """Anything that gives samples of seq_length + 1 tokens by number."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, index: int) -> npt.NDArray[np.int64]: ...
+from trainer.sample_order import SampleSource, positions_of_rank, positions_of_step
 
 
 @dataclass(frozen=True)
@@ -46,20 +38,6 @@ class StepResult:
     """False: the step was skipped, parameters are as before."""
     wants_to_stop: bool
     """Some rank was told to end."""
-
-
-def positions_of_step(step: int, global_batch_size: int) -> range:
-    """Sample positions of step `step` (counted from 1): consecutive over the whole training, whatever the layout."""
-    return range((step - 1) * global_batch_size, step * global_batch_size)
-
-
-def positions_of_rank(positions: Sequence[int], micro_batch_size: int, dp_rank: int, dp_size: int) -> list[list[int]]:
-    """The micro-batches of one replica: of each block of micro_batch_size x dp_size positions, its own part."""
-    block = micro_batch_size * dp_size
-    return [
-        list(positions[start + dp_rank * micro_batch_size : start + (dp_rank + 1) * micro_batch_size])
-        for start in range(0, len(positions), block)
-    ]
 
 
 class Stepper:
@@ -80,8 +58,8 @@ class Stepper:
         self.num_updates = 0
 
     def batch(self, dataset: SampleSource, positions: Sequence[int]) -> Batch:
-        """The micro-batch of these sample positions. Positions past the end start the data again."""
-        samples = np.stack([dataset[position % len(dataset)] for position in positions])
+        """The micro-batch of these sample positions."""
+        samples = np.stack([dataset[position] for position in positions])
         if (highest := int(samples.max())) >= self.vocab_size:
             # Padding rows of the embedding would take such an id without a word.
             message = (

@@ -6,20 +6,18 @@ import math
 import os
 import signal
 import time
-from collections.abc import Mapping
 from types import FrameType
-from typing import Any
 
 import torch
 
+from trainer.checkpoint.changes import changed_settings
 from trainer.checkpoint.folder import find_latest, keep_last, point_at, step_folder
 from trainer.checkpoint.state import load, save
-from trainer.config import TrainConfig, TrainJob
-from trainer.data.gpt_dataset import GPTDataset
-from trainer.data.indexed_dataset import IndexedDataset
+from trainer.config import TrainJob
 from trainer.evaluate import evaluate
+from trainer.job_data import open_data
 from trainer.metrics import EventLog, ExitCode, TrainError, write_run_state
-from trainer.parallel.mesh import Mesh, any_rank, barrier, launched_world_size, start_ranks
+from trainer.parallel.mesh import Mesh, barrier, launched_world_size, start_ranks
 from trainer.step import Stepper, StepResult
 
 
@@ -61,40 +59,6 @@ def check_world(job: TrainJob) -> None:
             f"Start torchrun with --nproc-per-node {parallel.world_size}, or change train.parallel.",
             ExitCode.CONFIG,
         )
-
-
-def open_data(job: TrainJob, mesh: Mesh) -> tuple[GPTDataset, GPTDataset]:
-    """Training and validation samples. Rank 0 builds the indices first, the others find them.
-
-    Raises TrainError on every rank when any of them cannot have the data.
-    """
-    data: tuple[GPTDataset, GPTDataset] | None = None
-    for is_turn in (mesh.rank == 0, mesh.rank != 0):
-        error: Exception | None = None
-        try:
-            data = _build_data(job) if is_turn else data
-        except (ValueError, OSError) as found:
-            error = found
-        if any_rank(error is not None, mesh.world_group):
-            message = str(error or "another rank cannot read the corpus and says why")
-            raise TrainError(message, "Check the corpus and train.split.", ExitCode.CONFIG) from error
-    assert data is not None
-    if len(data[0]) == 0 or data[0].tokens_per_epoch <= job.train.seq_length:
-        remedy = "Give more text, a shorter seq_length, or more weight to the first number of train.split."
-        raise TrainError("the training part of the corpus holds no full sample", remedy, ExitCode.CONFIG)
-    return data
-
-
-def _build_data(job: TrainJob) -> tuple[GPTDataset, GPTDataset]:
-    corpus = IndexedDataset(job.corpus_prefix)
-    common: dict[str, Any] = {
-        "split_weights": job.train.split,
-        "seq_length": job.train.seq_length,
-        "seed": job.train.seed,
-        "cache_dir": job.index_cache_dir,
-    }
-    training = GPTDataset(corpus, split="train", num_samples=job.train.num_samples, **common)
-    return training, GPTDataset(corpus, split="valid", num_samples=None, **common)
 
 
 def train(job: TrainJob, stop: StopSignal | None = None) -> ExitCode:
@@ -267,36 +231,3 @@ class Run:
     def _say_state(self, status: str, step: int, code: ExitCode | None = None) -> None:
         if self.mesh.rank == 0:
             write_run_state(self.job.output_dir, status, step, code)
-
-
-FREE_TO_CHANGE = {
-    "parallel",
-    "micro_batch_size",
-    "eval_interval",
-    "eval_steps",
-    "save_interval",
-    "keep_last",
-    "log_interval",
-}
-
-
-def changed_settings(saved: Mapping[str, Any], config: TrainConfig) -> str:
-    """Settings that decide what is trained and that differ from those of the checkpoint; empty when all are the same.
-
-    The layout, and how often one evaluates, saves and reports, may change freely.
-    """
-    changes: list[str] = []
-
-    def compare(path: str, old: Any, new: Any) -> None:
-        if isinstance(old, dict) and isinstance(new, dict):
-            for name in sorted(old.keys() | new.keys()):
-                compare(f"{path}.{name}" if path else name, old.get(name), new.get(name))
-        elif old != new:
-            changes.append(f"{path} {old} is now {new}")
-
-    compare("", _deciding(saved), _deciding(config.model_dump(mode="json", exclude={"resources"})))
-    return ", ".join(changes)
-
-
-def _deciding(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name not in FREE_TO_CHANGE}

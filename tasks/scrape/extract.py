@@ -1,4 +1,4 @@
-"""One page to one document, or a reason."""
+"""One page to one document, or a reason. Runs in the process that extracts pages; see page_process."""
 
 from __future__ import annotations
 
@@ -12,24 +12,50 @@ from tasks.scrape.canonical_url import canonical_url
 from tasks.scrape.charset import decode_page
 from tasks.scrape.config import ExtractConfig
 from tasks.scrape.extractors.contract import load_extractor
+from tasks.scrape.extractors.nesting import flatten
+from tasks.scrape.extractors.page_facts import page_facts
+from tasks.scrape.media_type import BINARY_SIGNATURES, is_meaningless, media_type, sniff
 
-_ENCODING_DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff\ufffe\uffff]")
-_TERMINAL_ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+HTML_TYPES = ("text/html", "application/xhtml+xml")
+XML_TYPES = ("text/xml", "application/xml")
 ID_DIGITS = 16
-MAX_NESTING = 200
-_TAGS = re.compile(r"<(/?)(div|span|section|font|b|i|table|ul|blockquote)\b[^>]*>", re.IGNORECASE)
+_ENCODING_DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
+# all control characters but tab and line feed, half surrogate pairs, and what is no character
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufeff\ufffe\uffff]")
+_TERMINAL_ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+# Browsers read the numbers 128 to 159 of character references as windows-1252 (HTML standard, section 13.2.5.80)
+_WINDOWS_1252 = {
+    code: character for code in range(0x80, 0xA0) if (character := bytes((code,)).decode("cp1252", "ignore"))
+}
+_C1 = re.compile("[\x80-\x9f]")
 
 
 class ExtractReason(StrEnum):
     """Why a page gives no document."""
 
+    BAD_RECORD = "bad_record"
+    """The record holds no HTTP response that can be read, or no URL."""
     HTTP_STATUS = "http_status"
+    """The server answered with something else than the page (a status outside 200 to 299)."""
+    NOT_HTML = "not_html"
+    """Another type by its header or its first bytes."""
     TOO_LARGE = "too_large"
+    DUPLICATE_URL = "duplicate_url"
+    """An earlier page has the same final URL."""
     PARSER_ERROR = "parser_error"
+    """The extractor raised an error."""
+    PARSER_CRASH = "parser_crash"
+    """The extractor ended its process."""
+    OUT_OF_MEMORY = "out_of_memory"
+    """The extractor needed more memory than a page may take."""
+    TIMEOUT = "timeout"
+    """The extractor took longer than a page may take."""
     EMPTY_TEXT = "empty_text"
     TOO_SHORT = "too_short"
-    DUPLICATE_URL = "duplicate_url"
+
+
+Result = tuple[Document | None, ExtractReason | None]
+"""A document and None, or None and the reason."""
 
 
 def document_id(url: str) -> str:
@@ -41,42 +67,68 @@ def document_id(url: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:ID_DIGITS]
 
 
-def flatten(html: str) -> str:
-    """HTML without the tags below MAX_NESTING levels: parsers lose or crash on what lies deeper; the text stays."""
-    depth = 0
-
-    def keep(match: re.Match[str]) -> str:
-        nonlocal depth
-        if match[1]:
-            depth = max(0, depth - 1)
-            return match[0] if depth < MAX_NESTING else " "
-        depth += 1
-        return match[0] if depth <= MAX_NESTING else " "
-
-    return _TAGS.sub(keep, html) if html.count("<") > MAX_NESTING else html
-
-
-def extract_page(page: Page, config: ExtractConfig) -> tuple[Document | None, str]:
-    """The document of a page and "", or None and the reason."""
-    if page.status and not 200 <= page.status < 300:
-        return None, ExtractReason.HTTP_STATUS
+def reason_unread(page: Page, config: ExtractConfig) -> ExtractReason | None:
+    """Why a page is not even parsed; None when it is."""
+    if not page.status or not page.final_url:
+        return ExtractReason.BAD_RECORD
+    if not 200 <= page.status < 300:
+        return ExtractReason.HTTP_STATUS
     if len(page.body) > config.max_page_bytes:
-        return None, ExtractReason.TOO_LARGE
+        return ExtractReason.TOO_LARGE
+    if not page.body.strip():
+        return ExtractReason.EMPTY_TEXT
+    return None if _is_html(page.content_type, page.body) else ExtractReason.NOT_HTML
+
+
+def _is_html(header: str, body: bytes) -> bool:
+    if body.startswith(BINARY_SIGNATURES):
+        return False
+    if is_meaningless(header) or media_type(header) in XML_TYPES:
+        return sniff(body) in HTML_TYPES
+    return media_type(header) in HTML_TYPES
+
+
+def page_text(page: Page) -> str:
+    """The HTML of a page as the extractors want it: decoded, without control characters, nested within limits."""
     html = _TERMINAL_ESCAPE.sub("", decode_page(page.body, page.content_type))
-    html = _CONTROLS.sub("", _ENCODING_DECLARATION.sub("", html.replace("\r\n", "\n").replace("\r", "\n")))
+    html = _ENCODING_DECLARATION.sub("", html.replace("\r\n", "\n").replace("\r", "\n"))
+    return flatten(_CONTROLS.sub("", html))
+
+
+def clean_text(text: str) -> str:
+    """Extracted text without control characters, in NFC, without white space around it."""
+    if not text.isascii():
+        if _C1.search(text):
+            text = text.translate(_WINDOWS_1252)
+        text = unicodedata.normalize("NFC", replace_surrogates(text))
+    return _CONTROLS.sub("", text.replace("\r\n", "\n").replace("\r", "\n")).strip()
+
+
+def extract_page(page: Page, config: ExtractConfig) -> Result:
+    """The document of a page, or the reason why it gives none. The same page gives the same result every time."""
+    if (reason := reason_unread(page, config)) is not None:
+        return None, reason
+    html = page_text(page)
     if not html.strip():
         return None, ExtractReason.EMPTY_TEXT
     try:
-        found = load_extractor(config.extractor)(flatten(html), page.final_url)
-    except Exception:  # noqa: BLE001 - parsers raise whatever they like on hostile pages; the page is the reason
+        found = load_extractor(config.extractor)(html, page.final_url)
+    except MemoryError:
+        return None, ExtractReason.OUT_OF_MEMORY
+    except Exception:  # noqa: BLE001 - parsers raise whatever they like on hostile pages; the page gets a reason
         return None, ExtractReason.PARSER_ERROR
-    text = unicodedata.normalize("NFC", replace_surrogates(_CONTROLS.sub("", found.text))).strip()
+    text = clean_text(found.text)
     if not text:
         return None, ExtractReason.EMPTY_TEXT
     if len(text) < config.min_text_characters:
         return None, ExtractReason.TOO_SHORT
-    known = {"title": found.title, "date": found.date, "language": found.language, "extractor": config.extractor}
-    extra = {name: replace_surrogates(_CONTROLS.sub("", value)) for name, value in known.items() if value}
-    if page.url != page.final_url:
-        extra["requested_url"] = page.url
-    return Document(document_id(page.final_url), page.final_url, text, extra), ""
+    facts = page_facts(html)
+    extra = {
+        "title": clean_text(found.title or facts.title),
+        "date": clean_text(found.date or facts.date),
+        "language": clean_text(facts.language or found.language),
+        "requested_url": page.url,
+        "extractor": config.extractor,
+    }
+    known = {name: value for name, value in extra.items() if value}
+    return Document(document_id(page.final_url), page.final_url, text, known), None

@@ -11,16 +11,21 @@ from tasks.scrape.extractors.names import MODULES
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """The main text of a page. Empty strings where nothing is known."""
+    """The main text of a page: paragraphs on lines of their own. Empty strings where nothing is known."""
 
     text: str
     title: str = ""
     date: str = ""
+    """When it was published, ISO 8601, as far as known."""
     language: str = ""
 
 
 Extractor = Callable[[str, str], Extracted]
-"""`extractor(html, url)`. May raise anything: the stage turns it into a reason."""
+"""`extractor(html, url)`. May raise anything: the stage turns it into a reason.
+
+`html` holds no control characters and no encoding declaration, and is nested no deeper than parsers can follow.
+The same arguments give the same result, however often and in whatever order pages are extracted.
+"""
 
 
 def load_extractor(name: str) -> Extractor:

@@ -11,6 +11,7 @@ import os
 import tempfile
 import time
 import traceback
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,19 @@ def _child(
         os._exit(0)
 
 
+def forked(function: Callable[..., Any], *arguments: Any) -> Any:
+    """A started child process.
+
+    Python from 3.12 on warns of forks beside threads; the child never waits for a thread of its parent: it computes on
+    one thread of its own.
+    """
+    child = multiprocessing.get_context("fork").Process(target=function, args=arguments)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child.start()
+    return child
+
+
 def run_ranks(world: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
     """`function(*arguments)` on `world` ranks with a process group; what each returned, by rank.
 
@@ -49,12 +63,7 @@ def run_ranks(world: int, function: Callable[..., Any], *arguments: Any) -> list
     results: Any = context.Queue()
     with tempfile.TemporaryDirectory() as folder:
         rendezvous = str(Path(folder) / "rendezvous")
-        children = [
-            context.Process(target=_child, args=(rank, world, function, arguments, rendezvous, results))
-            for rank in range(world)
-        ]
-        for child in children:
-            child.start()
+        children = [forked(_child, rank, world, function, arguments, rendezvous, results) for rank in range(world)]
         found: dict[int, Any] = {}
         end = time.monotonic() + TIMEOUT_SECONDS
         try:

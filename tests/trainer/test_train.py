@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import multiprocessing
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ranks import run_ranks
+from ranks import forked, run_ranks
 from tiny_gpt import tiny_job, tiny_train
 
 from trainer.config import TrainJob
@@ -216,8 +217,7 @@ def test_a_kill_in_the_middle_of_a_save_leaves_the_last_whole_one(tmp_path: Path
             state.keep_last = second(state.keep_last)
         train_job(job)
 
-    child = multiprocessing.get_context("fork").Process(target=dies)
-    child.start()
+    child = forked(dies)
     child.join(60)
     assert child.exitcode == -signal.SIGKILL
     assert run(job) == 0
@@ -338,8 +338,16 @@ def test_sigterm_to_torchrun_saves_and_leaves_no_rank_behind(tmp_path: Path) -> 
     state = json.loads((job.output_dir / "run_state.json").read_text())
     assert state["status"] == "preempted_saved" and state["exit_code"] == 3
     assert (job.output_dir / f"step_{state['step']:08d}" / "manifest.json").is_file()
-    left = subprocess.run(["pgrep", "-f", str(tmp_path / "job.json")], capture_output=True, text=True, check=False)
-    assert left.stdout == ""
+    assert not processes_with(str(tmp_path / "job.json"))
+
+
+def processes_with(text: str) -> list[str]:
+    """Command lines of running processes that contain `text`."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it ended while we looked
+            found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return [line for line in found if text in line]
 
 
 @pytest.mark.parametrize(
@@ -350,12 +358,66 @@ def test_sigterm_to_torchrun_saves_and_leaves_no_rank_behind(tmp_path: Path) -> 
     ],
 )
 def test_what_cannot_be_trained_is_refused_with_exit_code_2(
-    tmp_path: Path, change: dict[str, Any], message: str
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], change: dict[str, Any], message: str
 ) -> None:
     job = tiny_job(tmp_path, tiny_train(**change))
-    child = launch(job, tmp_path, 1)
-    output = child.communicate(timeout=60)[0]
-    assert child.returncode == 2 and message in output and "Traceback" not in output
+    assert run_main(job, tmp_path) == 2
+    said = json.loads(capfd.readouterr().out)
+    assert said["event"] == "error" and message in said["message"] and said["remedy"]
+    state = json.loads((job.output_dir / "run_state.json").read_text())
+    assert state == {"status": "failed", "step": 0, "exit_code": 2}
+
+
+def run_main(job: TrainJob, folder: Path) -> int:
+    """The program's own entry, in a forked process."""
+    from trainer.__main__ import main
+
+    (folder / "job.json").write_text(job.model_dump_json())
+    code: int = run_ranks(1, main, ["--config", str(folder / "job.json")])[0]
+    return code
+
+
+def test_a_token_id_beyond_the_vocabulary_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It would train a row that is padding, or read beyond the table."""
+    job = tiny_job(tmp_path).model_copy(update={"vocab_size": 50, "eod_token_id": 49})
+    assert run_main(job, tmp_path) == 2
+    assert re.search(r"hold token id \d\d, vocab_size is 50", capfd.readouterr().out)
+
+
+def test_what_nobody_foresaw_leaves_no_run_that_seems_to_go_on(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import trainer.train
+
+    def breaks(self: Any, step: int) -> None:
+        raise RuntimeError(f"step {step} cannot be evaluated")
+
+    monkeypatch.setattr(trainer.train.Run, "_evaluate", breaks)
+    job = tiny_job(tmp_path, tiny_train(eval_interval=2))
+    with pytest.raises(AssertionError, match="step 2 cannot be evaluated"):
+        run_main(job, tmp_path)
+    assert json.loads((job.output_dir / "run_state.json").read_text())["status"] == "failed"
+    assert "RuntimeError: step 2 cannot be evaluated" in capfd.readouterr().out
+
+
+def test_a_time_limit_saves_and_stops(tmp_path: Path) -> None:
+    resources = {"device": "cpu", "threads_per_process": 1, "timeout_seconds": 0.05}
+    job = tiny_job(tmp_path, tiny_train(num_steps=1000, resources=resources))
+    assert run(job) == ExitCode.PREEMPTED
+    state = json.loads((job.output_dir / "run_state.json").read_text())
+    assert state["status"] == "preempted_saved" and 0 < state["step"] < 1000
+    assert (job.output_dir / f"step_{state['step']:08d}" / "manifest.json").is_file()
+
+
+def test_other_settings_at_a_resume_are_said(
+    uninterrupted: TrainJob, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job = with_train(uninterrupted, num_steps=8, optimizer={"learning_rate": 5e-3}, eval_interval=1)
+    job = job.model_copy(update={"output_dir": tmp_path / "out"})
+    shutil.copytree(uninterrupted.output_dir, job.output_dir)
+    assert run(job) == 0
+    said = capfd.readouterr().out
+    assert "other settings: num_steps 6 is now 8, optimizer.learning_rate 0.01 is now 0.005" in said
 
 
 def test_a_wrong_job_file_names_the_field(tmp_path: Path) -> None:
@@ -366,3 +428,10 @@ def test_a_wrong_job_file_names_the_field(tmp_path: Path) -> None:
     child = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert child.returncode == 2
     assert "global_batch_size 9 does not divide by micro_batch_size 2 x data_parallel_size 1 = 2" in child.stdout
+    job["train"]["global_batch_size"] = 8
+    job["train"]["optimizer"]["learning_rte"] = 1
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    child = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    said = json.loads(child.stdout)
+    assert said["message"] == "train.optimizer.learning_rte: there is no such setting"
+    assert said["remedy"].startswith("Did you mean 'learning_rate'? Known: adam_beta1")

@@ -67,6 +67,7 @@ class StageReport(BaseModel):
 
     def drop(self, reason: str, example: str | None = None, num_examples: int = 5) -> None:
         """Count one dropped record; keeps at most `num_examples` examples a reason."""
+        reason = str(reason)  # a member of an enum counts as its value, also before it went through JSON
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
         if example is not None:
             kept = self.examples.setdefault(reason, [])

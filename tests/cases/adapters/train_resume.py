@@ -252,7 +252,9 @@ def _train_in_parts(case: Case, tmp_path: Path) -> None:
         int, re.match(r"(\d+) steps at once against (\d+) steps, new process", given["compare"]).groups()
     )  # type: ignore[union-attr]
     assert whole == given["steps"]
-    job = tiny_job(tmp_path, tiny_train(num_steps=whole))
+    # The rate must not end at 0: the last step, the one that is resumed, would then change nothing.
+    rates = {"learning_rate": 1e-2, "min_learning_rate": 5e-3}
+    job = tiny_job(tmp_path, tiny_train(num_steps=whole, optimizer=rates))
     parts = job.model_copy(update={"output_dir": tmp_path / "parts"})
     assert in_child(job)[0] == 0
     assert in_child(parts, first)[0] == ExitCode.PREEMPTED

@@ -77,8 +77,10 @@ def canonical_host(host: str) -> str:
             raise ValueError("a number that is no address") from None
     if "xn--" in host:
         for label in host.split("."):
-            if label.startswith("xn--") and label[4:].encode().decode("punycode").isascii():
-                _no_host()
+            if label.startswith("xn--"):
+                decoded = label[4:].encode().decode("punycode")
+                if decoded.isascii() or CONTROLS.search(decoded):
+                    _no_host()
     return host
 
 

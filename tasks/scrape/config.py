@@ -84,8 +84,8 @@ class ExtractResources(Resources):
 
     page_seconds: float = Field(default=30.0, gt=0)
     """Seconds a parser may take for one page; then its process is ended and the page counts as timed out."""
-    page_memory_bytes: int = Field(default=4 << 30, ge=256 << 20)
-    """Bytes of address space a parser's process may take; a page that needs more is dropped."""
+    page_memory_bytes: int = Field(default=4 << 30, ge=64 << 20)
+    """Bytes of memory a parser may take beside what it needs to start; a page that needs more is dropped."""
     pages_per_process: int = Field(default=2000, ge=1)
     """Pages after which a parser's process is replaced by a fresh one, so that leaks of parsers do not add up."""
 

@@ -165,6 +165,14 @@ def _end_with(parent: int) -> None:
         os._exit(1)
 
 
+def _address_space() -> int:
+    """Bytes of address space that this process has by now (Linux; 0 elsewhere)."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    except OSError:
+        return 0
+
+
 def serve(messages: IO[bytes], answers: IO[bytes]) -> None:
     """Read the settings, then pages until the input ends; write READY, then a result for each page."""
 
@@ -179,7 +187,7 @@ def serve(messages: IO[bytes], answers: IO[bytes]) -> None:
 
     config: ExtractConfig = read()
     load_extractor(config.extractor)
-    limit = config.resources.page_memory_bytes
+    limit = _address_space() + config.resources.page_memory_bytes
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
     write(READY)

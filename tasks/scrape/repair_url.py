@@ -13,6 +13,7 @@ _ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|#[0-9]{1,6}|#[xX][0-9a-fA-F]{1,5}
 _MARKDOWN = re.compile(r"\]\(\s*<?((?:https?:)?//[^\s<>]+?)>?(?:\s+[\"'(].*)?\)?$", re.IGNORECASE)
 # A link as a whole, or one that was given http:// in front; text that only holds one is no link
 _LINK_START = re.compile(r"(?:https?://)?!?\[", re.IGNORECASE)
+_OPENING = re.compile(r"[\"'`<(\[{“‘«]+(?=https?:[/\\])", re.IGNORECASE)
 _SCHEME = re.compile(r"(https?):[/\\]+", re.IGNORECASE)
 _TWO_SCHEMES = re.compile(r"https?://(?=https?:[/\\]{2})", re.IGNORECASE)
 _NO_SCHEME = re.compile(r"(?:[/\\]{2}(?=[^/\\])|(?=www\d?\.[^/?#\s]+\.[a-z]))", re.IGNORECASE)
@@ -36,6 +37,8 @@ def repair_url(line: str) -> str:
         if "&" not in text or not _ENTITY.search(text):
             break
         text = _ENTITY.sub(lambda match: html.unescape(match.group()), text)
+    if match := _OPENING.match(text):
+        text = text[match.end() :]
     if match := _TWO_SCHEMES.match(text):
         text = text[match.end() :]
     if (match := _SCHEME.match(text)) is not None:

@@ -211,9 +211,14 @@ MEGATRON = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def megatron() -> MegatronFilter:
+    return MegatronFilter()
+
+
 @pytest.mark.parametrize(("url", "reason"), MEGATRON.items())
-def test_megatron_decides_as_it_did(url: str, reason: str | None) -> None:
-    assert MegatronFilter().judge(url) == reason
+def test_megatron_decides_as_it_did(megatron: MegatronFilter, url: str, reason: str | None) -> None:
+    assert megatron.judge(url) == reason
 
 
 def test_megatron_preset_looks_at_no_other_setting(tmp_path: Path) -> None:

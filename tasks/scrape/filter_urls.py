@@ -2,7 +2,7 @@
 
 `judge` is the definition. `sift` gives the same answers for many lines: what a line says up to its path is looked up
 in a dictionary (lists hold few hosts and many paths), most lines end there, and only lines with unusual characters
-take the long way. 250,000 submitted links: 1.2 million lines a second on one core, where parsing each takes 0.1.
+take the long way. On a million submitted links this is five times as fast as urlsplit and tldextract for each line (bench/url_filter).
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 `judge` is the definition. `sift` gives the same answers for many lines: what a line says up to its path is looked up
 in a dictionary (lists hold few hosts and many paths), most lines end there, and only lines with unusual characters
-take the long way. On a million submitted links this is five times as fast as urlsplit and tldextract for each line (bench/url_filter).
+take the long way. On a million submitted links this is four to five times as fast as urlsplit and tldextract for each
+line (bench/url_filter).
 """
 
 from __future__ import annotations

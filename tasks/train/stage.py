@@ -123,7 +123,7 @@ def _events(path: Path) -> list[dict[str, Any]]:
 
 TRAIN = Stage(
     name="train",
-    version=1,
+    version=2,
     config=TrainConfig,
     inputs=(TokenizedCorpus,),
     output=Checkpoint,

@@ -1,0 +1,43 @@
+"""Which characters make words, for n-grams over any script."""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+SEPARATOR, LETTER, ALONE = 0, 1, 2
+# Planes 0 to 3 have all letters; what lies beyond (tags, variation selectors, private use) separates words.
+NUM_CODE_POINTS = 0x40000
+# Scripts written without blanks between words: each character is a word of its own.
+UNSPACED = (
+    (0x0E00, 0x0EFF),  # Thai, Lao
+    (0x1000, 0x109F),  # Myanmar
+    (0x1780, 0x17FF),  # Khmer
+    (0x3040, 0x30FF),  # Hiragana, Katakana
+    (0x3400, 0x9FFF),  # CJK ideographs
+    (0xF900, 0xFAFF),
+    (0x20000, 0x3FFFF),
+)
+
+
+@cache
+def ascii_classes() -> npt.NDArray[np.uint8]:
+    """uint8 [128]: letters, digits and the underscore are LETTER, as in the pattern \\w."""
+    return np.array([LETTER if chr(code).isalnum() or code == 0x5F else SEPARATOR for code in range(128)], np.uint8)
+
+
+@cache
+def character_classes() -> npt.NDArray[np.uint8]:
+    """uint8 [NUM_CODE_POINTS + 1]: letters, numbers, marks, connectors make words; the last stands for all beyond."""
+    letters = ("L", "N", "M", "Pc")
+    classes = np.zeros(NUM_CODE_POINTS + 1, np.uint8)
+    classes[:NUM_CODE_POINTS] = [
+        LETTER if unicodedata.category(chr(code)).startswith(letters) else SEPARATOR for code in range(NUM_CODE_POINTS)
+    ]
+    for first, last in UNSPACED:
+        part = classes[first : last + 1]
+        part[part == LETTER] = ALONE
+    return classes

@@ -117,7 +117,7 @@ def decide_near(
 
 def _by_document(documents: Numbers, groups: Numbers) -> Iterator[tuple[int, list[int]]]:
     numbers, begins = np.unique(documents, return_index=True)
-    ends = [*begins[1:].tolist(), len(documents)]
+    ends = np.append(begins[1:], len(documents))[: len(begins)].tolist()
     for number, begin, end in zip(numbers.tolist(), begins.tolist(), ends, strict=True):
         yield number, groups[begin:end].tolist()
 

@@ -45,7 +45,9 @@ from trainer.data.sample_indices import SampleIndices, build_sample_index
 from trainer.data.splits import SPLIT_NAMES, split_bounds
 
 Case = dict[str, Any]
+# Worker processes inherit this path; with the folder tests/ on it, tests/tasks would pass for the package tasks.
 ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT))
 NO_DOCUMENTS = "stage fails: no documents"
 WORDS = "the harbour master opened the gate and a small boat came in with the tide from 12 miles out".split()
 

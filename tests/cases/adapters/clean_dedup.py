@@ -22,7 +22,7 @@ from tasks.clean.normalize import repair_text
 from tasks.clean.stage import CLEAN, DEDUP
 from tasks.configuration import Resources
 from tasks.errors import CorruptInputError, StageError
-from tasks.records import read_rows
+from tasks.records import read_lines, read_rows
 from tasks.store import ArtifactStore
 
 Case = dict[str, Any]
@@ -71,8 +71,18 @@ def clean_docs(case: Case, tmp_path: Path) -> None:
         return
     cleaned = store.run(CLEAN, config, [adopted])
     texts = kept_texts(store, cleaned)
+    report = store.manifest_of(cleaned).report
+    assert report is not None
     if "written" in expect:
         assert len(texts) == expect["written"]
+    if "dropped" in expect:
+        assert sum(report.dropped.values()) == expect["dropped"]
+    if "sum_of_all_reason_counters" in expect:
+        assert sum(report.dropped.values()) == expect["sum_of_all_reason_counters"]
+    if expect.get("every_output_line_is_valid_utf8_json"):
+        for shard in store.path_of(cleaned).glob("*.zst"):
+            for line in read_lines(shard):
+                assert isinstance(json.loads(line.decode("utf-8"))["text"], str)
     for text, start in zip(texts, expect.get("texts_start_with", ()), strict=False):
         assert text.startswith(start)
         text.encode()
@@ -89,6 +99,12 @@ def fix_text(case: Case) -> None:
         assert repaired[0] in expect["one_of"]
     if "results" in expect:
         assert repaired == expect["results"]
+    for wanted in expect.get("contains", ()):
+        assert wanted in repaired[0]
+    for once in expect.get("contains_once", ()):
+        assert repaired[0].count(once) == 1
+    for unwanted in expect.get("not_contains", ()):
+        assert unwanted not in repaired[0]
     assert [repair_text(text, CleanConfig()) for text in repaired] == repaired
 
 
@@ -176,7 +192,7 @@ def dedup_near(case: Case, tmp_path: Path) -> None:
     runs = given.get("runs", [{"workers": 1, "PYTHONHASHSEED": "0"}])
     script = (
         "import sys, json\nfrom pathlib import Path\nfrom tasks import adopt\nfrom tasks.clean.config import DedupConfig\n"
-        "from tasks.clean.stage import DEDUP\nfrom tasks.store import ArtifactStore\nfrom tasks.records import read_rows\n"
+        "from tasks.clean.stage import DEDUP\nfrom tasks.store import ArtifactStore\nfrom tasks.records import read_lines, read_rows\n"
         "if __name__ == '__main__':\n"
         "    adopt.DOCUMENTS_PER_SHARD = int(sys.argv[4])\n"
         "    store = ArtifactStore(Path(sys.argv[1]))\n"
@@ -213,10 +229,11 @@ def dedup_near(case: Case, tmp_path: Path) -> None:
 
 def read_jsonl(case: Case, tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
-    path.write_bytes(case["input"]["bytes_utf8"].encode())
-    rows = list(read_rows(path))
-    assert len(rows) == case["expect"]["records"]
-    assert [row.document.text for row in rows if row.document] == case["expect"]["texts"]
+    given = case["input"]
+    path.write_bytes(bytes.fromhex(given["bytes_hex"]) if "bytes_hex" in given else given["bytes_utf8"].encode())
+    texts = [row.document.text for row in read_rows(path) if row.document]
+    assert len(texts) == case["expect"]["records"]
+    assert texts == case["expect"]["texts"]
 
 
 def read_shards(case: Case, tmp_path: Path) -> None:

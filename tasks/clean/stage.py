@@ -9,7 +9,7 @@ from tasks.stages import Stage
 
 CLEAN = Stage(
     name="clean",
-    version=2,
+    version=3,
     config=CleanConfig,
     inputs=(DocumentShards,),
     output=DocumentShards,

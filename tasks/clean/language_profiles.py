@@ -30,7 +30,8 @@ NUM_WORDS = 1 << 16
 MOST_CACHED_WORDS = 200_000
 _BLANKS = re.compile(" {2,}")
 _LATIN = re.compile("[A-z]")
-_NOT_LATIN = re.compile("[\u0300-\u1dff\u1f00-\U0010ffff]")
+# The package means to leave out Latin Extended Additional, but compares a number with a name: all of it counts.
+_NOT_LATIN = re.compile("[\u0300-\U0010ffff]")
 Rows = npt.NDArray[np.int64]
 
 

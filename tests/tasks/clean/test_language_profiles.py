@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langdetect.lang_detect_exception import LangDetectException
 
@@ -47,6 +47,7 @@ def theirs(text: str) -> tuple[str, float]:
 
 
 @given(texts)
+@example("Hafen мир Ạ العربية")  # ten letters against ten, and one of Latin Extended Additional
 @settings(max_examples=150, deadline=None)
 def test_answers_are_the_packages_own(text: str) -> None:
     language, probability = theirs(text)

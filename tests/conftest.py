@@ -5,11 +5,33 @@ from __future__ import annotations
 import os
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import settings
 
 PROJECT = Path(__file__).resolve().parents[1]
 SHARED_DATA = Path(os.environ.get("URL2LM_DATA", PROJECT.parent / "shared" / "data"))
+
+# A law is tried on the same examples every time, and no example fails because the machine was busy.
+settings.register_profile("url2lm", deadline=None, derandomize=True)
+settings.load_profile("url2lm")
+
+KEPT_TOGETHER = ("tests/flows/test_pipeline.py", "tests/flows/test_orchestration.py", "tests/trainer/test_train.py")
+"""Files whose tests share a fixture that takes long to make: each runs on one worker."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand out single tests, but KEPT_TOGETHER by file. (The group marks of pytest-xdist 3.8 are lost in pytest 9.)"""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByCost(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            name = nodeid.partition("::")[0]
+            return name if name in KEPT_TOGETHER else nodeid
+
+    return ByCost(config, log)
 
 
 @pytest.fixture(scope="session")

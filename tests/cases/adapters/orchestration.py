@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -167,8 +168,7 @@ def pipeline(case: Case, tmp_path: Path) -> None:
     given = case["input"]
     with prefect() as address:
         if "kill" in given:
-            for stage in re.findall(r"'(\w+)'", given["kill"]):
-                _kill(stage, tmp_path / stage, address)
+            _kill(re.findall(r"'(\w+)'", given["kill"]), tmp_path, address)
         elif "inject" in given:
             _fail_once(given, case["expect"], tmp_path)
         else:
@@ -228,37 +228,47 @@ def _steps(steps: list[str], expect: Case, tmp_path: Path) -> None:
             assert set(states.values()) == {"Cached"}
 
 
-def _kill(stage: str, folder: Path, address: str) -> None:
-    folder.mkdir()
+def _kill(stages: list[str], folder: Path, address: str) -> None:
+    """Kill a run in each stage in turn; what stands before the stage is found in the store, but for `fetch`."""
     log = folder / "requests.log"
     log.touch()
-    delay = 0.1 if stage == "fetch" else 0.0
-    with serving(log, delay) as port:
-        calm = tiny_config(folder / "calm", port, until=LAST_STAGE)
-        undisturbed, _ = run(calm)
-        log.write_text("")
-        config = tiny_config(folder / "run", port, until=LAST_STAGE)
-        child = start(config, folder, address)
-        work = config.store_path / ".work"
-        end = time.monotonic() + 120
-        while child.poll() is None and time.monotonic() < end and not list(work.glob(f"{stage}-*")):
-            time.sleep(0.002)
-        if stage == "fetch":
-            while len(log.read_text().split()) < NUM_ARTICLES // 2 and time.monotonic() < end:
-                time.sleep(0.01)
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-        first = Counter(line for line in log.read_text().split() if line.startswith("/story"))
-        made, _ = run(config)
-        assert fingerprints(made)[LAST_STAGE] == fingerprints(undisturbed)[LAST_STAGE]
-        requests = Counter(line for line in log.read_text().split() if line.startswith("/story"))
-        if stage == "fetch":
-            repeated = sum(1 for path in first if requests[path] > 1)
-            in_flight = config.fetch.resources.max_requests_per_host
-            assert repeated <= 2 * in_flight < len(first), f"{repeated} of {len(first)} pages were fetched again"
-        else:
-            assert max(requests.values()) == 1
-        assert not list(work.glob("*")), "nothing half-written is left"
+    with serving(log, delay_seconds=0.05) as port:
+        undisturbed, _ = run(tiny_config(folder / "calm", port, until=LAST_STAGE))
+        for stage in stages:
+            log.write_text("")
+            shutil.copytree(folder / "calm", folder / stage)
+            config = tiny_config(folder / stage, port, until=LAST_STAGE)
+            for name in list(undisturbed)[list(undisturbed).index(stage) :]:
+                shutil.rmtree(store_of(config).path_of(undisturbed[name]))
+            _kill_in(stage, config, folder / stage, log, address)
+            made, _ = run(config)
+            assert fingerprints(made)[LAST_STAGE] == fingerprints(undisturbed)[LAST_STAGE]
+            assert not list((config.store_path / ".work").glob("*")), "nothing half-written is left"
+            if stage != "fetch":
+                assert not log.read_text(), "no page is fetched again"
+
+
+def _kill_in(stage: str, config: PipelineConfig, folder: Path, log: Path, address: str) -> None:
+    child = start(config, folder, address)
+    end = time.monotonic() + 120
+    while child.poll() is None and time.monotonic() < end and not list(config.store_path.glob(f".work/{stage}-*")):
+        time.sleep(0.002)
+    if stage == "fetch":
+        while len(_stories(log)) < NUM_ARTICLES // 2 and time.monotonic() < end:
+            time.sleep(0.01)
+    child.send_signal(signal.SIGKILL)
+    assert child.wait() == -signal.SIGKILL, "the run was killed before it ended"
+    if stage == "fetch":
+        first = _stories(log)
+        run(config)
+        repeated = sum(1 for path in first if _stories(log)[path] > 1)
+        in_flight = config.fetch.resources.max_requests_per_host
+        assert repeated <= 2 * in_flight < len(first), f"{repeated} of {len(first)} pages were fetched again"
+
+
+def _stories(log: Path) -> Counter[str]:
+    """How often each page was asked for."""
+    return Counter(line for line in log.read_text().split() if line.startswith("/story"))
 
 
 def _fail_once(given: Case, expect: Case, tmp_path: Path) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, ValidationError, model_validator
 
 from tasks.clean.config import CleanConfig, DedupConfig, ShuffleConfig
 from tasks.configuration import Config
@@ -40,13 +41,9 @@ class InputConfig(Config):
     documents: tuple[str, ...] = ()
     """JSON lines with a text field (.jsonl, also .gz, .zst). Starts at clean."""
     corpus: str = ""
-    """Prefix of a Megatron .bin/.idx pair. Starts at train."""
+    """Prefix of a Megatron .bin/.idx pair. Starts at train; `vocabulary` must name the tokenizer that made it."""
     text_field: str = "text"
     """The field that holds the text of `documents`."""
-    corpus_vocab_size: int = Field(default=50257, gt=0)
-    """Number of token ids of the tokenizer that made `corpus`."""
-    corpus_eod_token_id: int = Field(default=50256, ge=0)
-    """The id that ends a document in `corpus`."""
 
     @model_validator(mode="after")
     def _one_start(self) -> Self:
@@ -182,6 +179,9 @@ def as_user_error(error: ValidationError, model: type[BaseModel]) -> UserError:
         known = list(owner.model_fields) if owner else []
         return UserError(dotted, first["input"], "there is no such setting", nearest(location[-1], known))
     more = len(error.errors()) - 1
+    if first["type"] in ("literal_error", "enum") and isinstance(first["input"], str):
+        named = re.findall(r"'([^']*)'", first["ctx"]["expected"])
+        return UserError(dotted, first["input"], "there is no such choice", nearest(first["input"], named))
     remedy = f"Change it in the recipe or with --set {dotted}=VALUE." if location else "Change it in the recipe."
     if more:
         remedy += f" ({more} more complaint{'s' if more > 1 else ''} after this one.)"

@@ -73,9 +73,8 @@ def pipeline(config: PipelineConfig) -> Produced:
     """The whole way, from wherever the input starts to `config.until`. Returns what each stage made."""
     if config.input.corpus:
         steps = Steps(config)
-        given = config.input
-        tokens = adopt.adopt_corpus(steps.store, given.corpus, given.corpus_vocab_size, given.corpus_eod_token_id)
         tokenizer, _ = load_vocabulary(steps.store, config.vocabulary, [])
+        tokens = adopt.adopt_corpus(steps.store, config.input.corpus, tokenizer.vocab_size, tokenizer.eod_token_id)
         return model(config, tokens, tokenizer)
     produced = corpus(config)
     made = produced.get("tokenize"), produced.get("vocabulary")

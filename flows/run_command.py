@@ -49,6 +49,11 @@ def _refuse_pipeline_inputs(config: PipelineConfig) -> None:
         adopt.adopt_pages(store, given.pages)
     elif given.documents:
         adopt.adopt_documents(store, given.documents, text_field=given.text_field)
+    else:
+        from tasks.tokenize.stage import LOAD_VOCABULARY
+
+        adopt.corpus_paths(given.corpus)
+        store.run(LOAD_VOCABULARY, config.vocabulary, ())
 
 
 def run_pipeline(config: PipelineConfig, *, as_json: bool) -> dict[str, Artifact]:

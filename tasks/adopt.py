@@ -15,7 +15,7 @@ from pydantic import Field
 
 from tasks.artifacts import DocumentShards, HFModel, PageShards, TokenizedCorpus, UrlList
 from tasks.configuration import StageConfig
-from tasks.errors import UserError
+from tasks.errors import CorruptInputError, UserError
 from tasks.progress import Progress, StageReport
 from tasks.records import DOCUMENT_SUFFIXES, DocumentWriter, read_lines, read_rows
 from tasks.stages import Stage
@@ -148,12 +148,21 @@ def take_documents(build: StageBuild, config: AdoptConfig) -> DocumentShards:
 
 
 def take_corpus(build: StageBuild, config: AdoptCorpusConfig) -> TokenizedCorpus:
-    """Copy a .bin/.idx pair after checking that the two belong together."""
+    """Copy a .bin/.idx pair after checking that the two belong together and that the tokenizer knows every id."""
+    from trainer.data.errors import CorpusError
     from trainer.data.indexed_dataset import IndexedDataset
 
     shutil.copyfile(config.bin_path, build.directory / "corpus.bin")
     shutil.copyfile(config.idx_path, build.directory / "corpus.idx")
-    corpus = IndexedDataset(build.directory / "corpus")
+    try:
+        corpus = IndexedDataset(build.directory / "corpus")
+    except CorpusError as error:
+        raise CorruptInputError(str(error)) from error
+    if (highest := corpus.highest_token_id()) >= config.vocab_size:
+        rule = f"it holds the token id {highest}, and the tokenizer knows 0 to {config.vocab_size - 1}"
+        raise UserError(
+            "corpus", str(config.bin_path), rule, "Name the tokenizer that made it: vocabulary.name, .path."
+        )
     num_documents = len(corpus.document_indices) - 1
     report = StageReport(unit="documents", num_in=num_documents, num_out=num_documents)
     return build.publish(
@@ -217,19 +226,21 @@ def adopt_documents(
     return store.run(ADOPT_DOCUMENTS, AdoptConfig(paths=paths, text_field=text_field), (), progress)
 
 
+def corpus_paths(prefix: str | Path) -> tuple[Path, Path]:
+    """The two files of a corpus. Raises UserError when one is not there."""
+    text = str(Path(prefix).expanduser()).removesuffix(".bin").removesuffix(".idx")
+    for path in (bin_path := Path(text + ".bin"), idx_path := Path(text + ".idx")):
+        if not path.is_file():
+            raise UserError("corpus", str(prefix), f"{path} does not exist", "Give the prefix of a .bin/.idx pair.")
+    return bin_path.resolve(), idx_path.resolve()
+
+
 def adopt_corpus(
     store: ArtifactStore, prefix: str | Path, vocab_size: int, eod_token_id: int, progress: Progress | None = None
 ) -> TokenizedCorpus:
     """PREFIX.bin and PREFIX.idx as a TokenizedCorpus. The prefix may also be given as one of the two file names."""
-    text = str(Path(prefix).expanduser())
-    text = text.removesuffix(".bin").removesuffix(".idx")
-    bin_path, idx_path = Path(text + ".bin"), Path(text + ".idx")
-    for path in (bin_path, idx_path):
-        if not path.is_file():
-            raise UserError("corpus", str(prefix), f"{path} does not exist", "Give the prefix of a .bin/.idx pair.")
-    config = AdoptCorpusConfig(
-        bin_path=bin_path.resolve(), idx_path=idx_path.resolve(), vocab_size=vocab_size, eod_token_id=eod_token_id
-    )
+    bin_path, idx_path = corpus_paths(prefix)
+    config = AdoptCorpusConfig(bin_path=bin_path, idx_path=idx_path, vocab_size=vocab_size, eod_token_id=eod_token_id)
     return store.run(ADOPT_CORPUS, config, (), progress)
 
 

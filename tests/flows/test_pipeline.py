@@ -146,6 +146,25 @@ def test_a_flow_stops_and_starts_where_it_is_told(site: tuple[int, Path], copied
     assert list(produced) == ["clean", "dedup", "shuffle"]
 
 
+def test_a_flow_starts_at_a_corpus(
+    site: tuple[int, Path], whole: tuple[Path, dict[str, Artifact]], tmp_path: Path
+) -> None:
+    store = store_of(tiny_config(whole[0], site[0]))
+    changes = {
+        "input.urls": [],
+        "input.corpus": str(store.path_of(whole[1]["tokenize"]) / "corpus"),
+        "vocabulary": {"name": "huggingface", "path": str(store.path_of(whole[1]["vocabulary"]))},
+    }
+    config = tiny_config(tmp_path / "own", site[0], **changes, until="convert")
+    produced, _ = run(config)
+    assert list(produced) == ["train", "convert"]
+    losses = [
+        (place.path_of(made["train"]) / "losses.jsonl").read_bytes()
+        for place, made in ((store_of(config), produced), (store, whole[1]))
+    ]
+    assert losses[0] == losses[1]
+
+
 @pytest.mark.parametrize("stage", ["clean", "train", "convert"])
 def test_kill_in_the_middle_of_a_stage_and_run_again(
     site: tuple[int, Path],

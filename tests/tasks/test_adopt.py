@@ -4,12 +4,14 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tasks import adopt
 from tasks.errors import CorruptInputError, UserError
 from tasks.records import read_rows
 from tasks.store import ArtifactStore
+from trainer.data.indexed_builder import IndexedDatasetBuilder
 
 
 def test_urls_count_by_content_not_by_name_or_date(tmp_path: Path) -> None:
@@ -66,3 +68,20 @@ def test_a_cut_shard_publishes_nothing(tmp_path: Path) -> None:
     with pytest.raises(CorruptInputError, match="cut.jsonl.gz"):
         adopt.adopt_documents(store, [tmp_path / "cut.jsonl.gz"])
     assert list(store.artifacts()) == []
+
+
+def write_corpus(prefix: Path, tokens: list[int]) -> None:
+    with IndexedDatasetBuilder(prefix, np.dtype("<u2")) as builder:
+        builder.add_document(np.array(tokens), [len(tokens)])
+
+
+def test_a_corpus_must_be_whole_and_of_its_tokenizer(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path / "store")
+    write_corpus(tmp_path / "corpus", [5, 17, 99])
+    assert adopt.adopt_corpus(store, tmp_path / "corpus.bin", 100, 99).num_tokens == 3
+    with pytest.raises(UserError, match="holds the token id 99, and the tokenizer knows 0 to 98"):
+        adopt.adopt_corpus(store, tmp_path / "corpus", 99, 98)
+    index = tmp_path / "corpus.idx"
+    index.write_bytes(index.read_bytes()[:-3])
+    with pytest.raises(CorruptInputError, match="bytes"):
+        adopt.adopt_corpus(store, tmp_path / "corpus", 100, 99)

@@ -112,6 +112,11 @@ class IndexedDataset:
         start = int(self.sequence_pointers[position]) + offset * self.dtype.itemsize
         return np.frombuffer(self._tokens, dtype=self.dtype, count=count, offset=start)
 
+    def highest_token_id(self) -> int:
+        """The greatest token id of all, -1 when there is none. Reads the whole .bin file."""
+        tokens = np.frombuffer(self._tokens, dtype=self.dtype)
+        return max((int(tokens[start:stop].max()) for start, stop in chunks(len(tokens))), default=-1)
+
     def _view(self, dtype: str, count: int, offset: int) -> NDArray[Any]:
         return np.frombuffer(self._index, dtype=dtype, count=count, offset=offset)
 

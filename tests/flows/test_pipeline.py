@@ -165,7 +165,7 @@ def test_a_flow_starts_at_a_corpus(
     assert losses[0] == losses[1]
 
 
-@pytest.mark.parametrize("stage", ["clean", "train", "convert"])
+@pytest.mark.parametrize(("stage", "until"), [("clean", "tokenize"), ("train", "train"), ("convert", "convert")])
 def test_kill_in_the_middle_of_a_stage_and_run_again(
     site: tuple[int, Path],
     whole: tuple[Path, dict[str, Artifact]],
@@ -173,12 +173,13 @@ def test_kill_in_the_middle_of_a_stage_and_run_again(
     tmp_path: Path,
     prefect_api: str,
     stage: str,
+    until: str,
 ) -> None:
     """The run is killed while the stage works; the next one ends with the same bytes as an undisturbed one.
 
     What comes before the stage is cached; fetch, dedup and tokenize are killed by case ORC-07.
     """
-    config = tiny_config(copied, site[0])
+    config = tiny_config(copied, site[0], until=until)
     for name in STAGE_NAMES[STAGE_NAMES.index(stage) :]:
         shutil.rmtree(store_of(config).path_of(whole[1][name]))
     script = tmp_path / "child.py"
@@ -203,14 +204,17 @@ def test_kill_in_the_middle_of_a_stage_and_run_again(
     child.wait()
     produced, _ = run(config)
     ours, theirs = fingerprints(produced), fingerprints(whole[1])
-    for name in ("extract", "clean", "dedup", "shuffle", "vocabulary", "tokenize"):
-        assert ours[name] == theirs[name], name
-    store, undisturbed = store_of(config), store_of(tiny_config(whole[0], site[0]))
-    losses = [
-        (place.path_of(made["train"]) / "losses.jsonl").read_text()
-        for place, made in ((store, produced), (undisturbed, whole[1]))
-    ]
-    assert losses[0] == losses[1]
+    timed = ("train", "convert", "evaluate", "sample")  # their folders hold speeds or dates
+    assert {name: ours[name] for name in ours if name not in timed} == {
+        name: theirs[name] for name in ours if name not in timed
+    }
+    if "train" in ours:
+        store, undisturbed = store_of(config), store_of(tiny_config(whole[0], site[0]))
+        losses = [
+            (place.path_of(made["train"]) / "losses.jsonl").read_text()
+            for place, made in ((store, produced), (undisturbed, whole[1]))
+        ]
+        assert losses[0] == losses[1]
     assert not list(work.glob("*"))
 
 

@@ -34,7 +34,7 @@ def evaluate(stepper: Stepper, dataset: SampleSource, num_samples: int) -> Evalu
     totals = torch.zeros(2, dtype=torch.float64, device=stepper.device)
     model = stepper.model
     model.eval()
-    model.context.samples = ()
+    model.context.begin(0, (), stepper.device)
     with torch.no_grad():
         for start in range(mesh.dp_rank * size, number, size * replicas):
             positions = list(range(start, min(start + size, number)))

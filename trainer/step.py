@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ from trainer.metrics import ExitCode, TrainError
 from trainer.models.gpt.batch import make_batch
 from trainer.models.gpt.model import GPT, Batch
 from trainer.models.registry import BUILDERS, SHARDINGS
-from trainer.optim.gradients import clip_gradients, gradient_norm, reduce_gradients
+from trainer.optim.gradients import gradient_norm, guarded_step, reduce_gradients
 from trainer.optim.registry import OPTIMIZERS
 from trainer.optim.schedule import learning_rate
 from trainer.parallel.mesh import Mesh, all_reduce
@@ -56,6 +55,8 @@ class Stepper:
         shape = (train.micro_batch_size, train.seq_length, train.model.hidden_size)
         self.pipeline = Pipeline(mesh, shape, self.model.dtype, device)
         self.num_updates = 0
+        self._ahead: tuple[list[int], Batch] | None = None
+        """A micro-batch that was made before its turn, and its positions."""
 
     def batch(self, dataset: SampleSource, positions: Sequence[int]) -> Batch:
         """The micro-batch of these sample positions."""
@@ -85,23 +86,29 @@ class Stepper:
 
         Returns loss and number of counted tokens, the same on every rank.
         """
+        loss_sum, num_tokens, _ = self.accumulate(step, dataset).tolist()
+        return loss_sum / max(num_tokens, 1.0), int(num_tokens)
+
+    def accumulate(self, step: int, dataset: SampleSource, *, stop: bool = False) -> Tensor:
+        """`backward` without waiting for the device: float64 [sum of losses, counted tokens, ranks told to stop]."""
         train, mesh = self.train, self.mesh
-        positions = positions_of_step(step, train.global_batch_size)
-        mine = positions_of_rank(positions, train.micro_batch_size, mesh.dp_rank, train.parallel.data_parallel_size)
+        mine = self._positions(step)
         expected = train.global_batch_size * train.seq_length
-        totals = torch.zeros(2, dtype=torch.float64, device=self.device)
+        totals = torch.zeros(3, dtype=torch.float64, device=self.device)
+        if stop:
+            totals[2] = 1.0
         self.optimizer.zero_grad(set_to_none=True)
         self.model.train()
 
         def forward(index: int, inputs: Tensor | None) -> Tensor:
-            batch = self.batch(dataset, mine[index])
-            self.model.context.step, self.model.context.samples = step, tuple(mine[index])
+            batch = self._take(dataset, mine[index])
+            self.model.context.begin(step, tuple(mine[index]), self.device)
             hidden = self.model.hidden(batch, inputs)
             if not mesh.is_last_stage:
                 return hidden
             loss, count = self.losses(hidden, batch)
             if mesh.tp_rank == 0:
-                totals.add_(torch.stack([loss.detach().double(), count.double()]))
+                totals[:2].add_(torch.stack([loss.detach().double(), count.double()]))
             # Divided here by what nearly always is the number of tokens, so that gradients are of their usual size.
             return loss / expected
 
@@ -111,24 +118,40 @@ class Stepper:
         else:
             self.pipeline.run(len(mine), forward)
         all_reduce(totals, mesh.world_group)
-        loss_sum, num_tokens = totals.tolist()
-        reduce_gradients(self.parameters, mesh, expected / max(num_tokens, 1.0))
-        return loss_sum / max(num_tokens, 1.0), int(num_tokens)
+        scale = (expected / totals[1].clamp(min=1.0)).float() if train.eod_mask_loss else None
+        reduce_gradients(self.parameters, mesh, scale)
+        return totals
+
+    def _positions(self, step: int) -> list[list[int]]:
+        train = self.train
+        positions = positions_of_step(step, train.global_batch_size)
+        return positions_of_rank(
+            positions, train.micro_batch_size, self.mesh.dp_rank, train.parallel.data_parallel_size
+        )
+
+    def _take(self, dataset: SampleSource, positions: list[int]) -> Batch:
+        """The micro-batch of these positions, which may have been made ahead."""
+        ahead, self._ahead = self._ahead, None
+        return ahead[1] if ahead is not None and ahead[0] == positions else self.batch(dataset, positions)
 
     def run(self, step: int, dataset: SampleSource, *, stop: bool = False) -> StepResult:
-        """One step. `stop` says that this rank was told to end; every rank learns of it."""
+        """One step. `stop` says that this rank was told to end; every rank learns of it.
+
+        Whether numbers are finite and how far gradients are clipped is decided on the device; the host looks at the
+        result when all of the step is queued, and the next step's first micro-batch is on its way by then.
+        """
         train = self.train
-        loss, num_tokens = self.backward(step, dataset)
-        norm = float(gradient_norm(self.parameters, self.mesh, self.sharding))
-        consumed = step * train.global_batch_size
-        rate = learning_rate(train.optimizer, train.schedule, consumed, train.num_samples)
-        flags = torch.tensor([float(stop)], device=self.device)
-        all_reduce(flags, self.mesh.world_group)
-        is_finite = math.isfinite(loss) and math.isfinite(norm)
-        if is_finite:
-            clip_gradients(self.parameters, norm, train.optimizer.clip_grad)
-            for group in self.optimizer.param_groups:
-                group["lr"] = rate
-            self.optimizer.step()
-            self.num_updates += 1
-        return StepResult(loss, norm, rate, num_tokens, is_finite, bool(flags.item()))
+        totals = self.accumulate(step, dataset, stop=stop)
+        norm = gradient_norm(self.parameters, self.mesh, self.sharding)
+        loss = totals[0] / totals[1].clamp(min=1.0)
+        is_finite = torch.isfinite(loss) & torch.isfinite(norm)
+        rate = learning_rate(train.optimizer, train.schedule, step * train.global_batch_size, train.num_samples)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        guarded_step(self.optimizer, norm, train.optimizer.clip_grad, is_finite)
+        if self.device.type != "cpu" and step < train.num_steps:
+            positions = self._positions(step + 1)[0]
+            self._ahead = (positions, self.batch(dataset, positions))
+        numbers = torch.stack([loss, norm, totals[1], totals[2], is_finite.double()]).tolist()
+        self.num_updates += int(numbers[4])
+        return StepResult(numbers[0], numbers[1], rate, int(numbers[2]), bool(numbers[4]), numbers[3] > 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from ranks import run_ranks
 from torch import nn
 
 from trainer.config import AdamWConfig, ParallelConfig, ScheduleConfig
-from trainer.optim.gradients import clip_gradients, gradient_norm, reduce_gradients
+from trainer.optim.gradients import clip_divisor, gradient_norm, guarded_step, reduce_gradients
 from trainer.optim.registry import OPTIMIZERS
 from trainer.optim.schedule import learning_rate
 from trainer.parallel.mesh import build_mesh, single_mesh
@@ -64,7 +65,7 @@ def _norm_of_tensor_ranks() -> tuple[float, list[float]]:
     mesh = build_mesh(ParallelConfig(tensor_parallel_size=2))
     parameters = named(sliced=[[1.0], [2.0]][mesh.tp_rank], whole=[3.0, 4.0])
     norm = float(gradient_norm(parameters, mesh, lambda name: 0 if name == "sliced" else None))
-    clip_gradients(parameters, norm, 1.0)
+    torch._foreach_div_([parameter.grad for parameter in parameters.values()], clip_divisor(torch.tensor(norm), 1.0))
     return norm, parameters["whole"].grad.tolist()  # type: ignore[union-attr]
 
 
@@ -77,7 +78,7 @@ def test_whole_parameters_count_once_over_tensor_ranks() -> None:
 def _norm_of_stages() -> tuple[float, list[float]]:
     mesh = build_mesh(ParallelConfig(pipeline_parallel_size=2))
     parameters = named(wte_weight=[[3.0], [4.0]][mesh.pp_rank], **{f"h_{mesh.pp_rank}_ln": [float(12 * mesh.pp_rank)]})
-    reduce_gradients(parameters, mesh, 2.0)
+    reduce_gradients(parameters, mesh, torch.tensor(2.0))
     return float(gradient_norm(parameters, mesh, lambda name: None)), parameters["wte.weight"].grad.tolist()  # type: ignore[union-attr]
 
 
@@ -92,7 +93,7 @@ def _averaged() -> list[float]:
     parameters = named(a=[1.0 + mesh.dp_rank], b=[10.0])
     if mesh.dp_rank == 1:
         parameters["b"].grad = None
-    reduce_gradients(parameters, mesh, 0.5)
+    reduce_gradients(parameters, mesh, torch.tensor(0.5))
     return [parameter.grad.item() for parameter in parameters.values()]  # type: ignore[union-attr]
 
 
@@ -102,9 +103,7 @@ def test_a_gradient_that_one_replica_lacks_counts_as_zero() -> None:
 
 def test_clipping_leaves_small_gradients_and_can_be_off() -> None:
     for norm, limit in ((0.5, 1.0), (5.0, 0.0)):
-        parameters = named(a=[3.0, 4.0])
-        clip_gradients(parameters, norm, limit)
-        assert parameters["a"].grad.tolist() == [3.0, 4.0]  # type: ignore[union-attr]
+        assert clip_divisor(torch.tensor(norm), limit).item() == 1.0
 
 
 def test_the_norm_is_summed_in_double_precision() -> None:
@@ -149,3 +148,21 @@ def _adamw_by_hand() -> float:
 
 def test_adamw_is_the_papers() -> None:
     assert run_ranks(1, _adamw_by_hand)[0] < 1e-6
+
+
+@pytest.mark.parametrize("make", [torch.optim.SGD, lambda *a, **k: torch.optim.AdamW(*a, fused=True, **k)])
+def test_a_step_is_clipped_and_one_that_is_not_finite_changes_nothing(make: Any) -> None:
+    def stepped(grad: list[float], *, is_finite: bool = True, limit: float = 1.0) -> tuple[list[float], Any]:
+        parameters = named(a=grad)
+        optimizer = make(list(parameters.values()), lr=0.1)
+        norm = gradient_norm(parameters, single_mesh(), lambda name: None)
+        guarded_step(optimizer, norm, limit, torch.tensor(is_finite))
+        return parameters["a"].tolist(), optimizer
+
+    assert stepped([30.0, 40.0])[0] == pytest.approx(stepped([0.6, 0.8])[0], rel=1e-5)
+    assert stepped([30.0, 40.0])[0] != [0.0, 0.0]
+    after, optimizer = stepped([float("nan"), 40.0], is_finite=False)
+    assert after == [0.0, 0.0]
+    for state in optimizer.state.values():
+        for value in state.values():
+            assert value is None or not torch.as_tensor(value).any()

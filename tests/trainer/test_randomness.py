@@ -8,7 +8,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer.models.randomness import Dropout, DropoutContext, keep_mask, keep_mask_on_device, normal_parameter
+from trainer.models.randomness import (
+    Dropout,
+    DropoutContext,
+    device_keys,
+    keep_mask,
+    keep_mask_on_device,
+    normal_parameter,
+)
 
 WORD = st.integers(0, 2**32 - 1)
 CPU = torch.device("cpu")
@@ -18,7 +25,7 @@ CPU = torch.device("cpu")
 @given(st.lists(st.tuples(WORD, WORD), min_size=1, max_size=3), st.integers(0, 2**31), st.integers(1, 300), WORD)
 def test_both_ways_to_make_a_mask_are_one(keys: list[tuple[int, int]], first: int, number: int, threshold: int) -> None:
     ours = keep_mask(keys, first, number, threshold)
-    np.testing.assert_array_equal(keep_mask_on_device(keys, first, number, threshold, CPU).numpy(), ours)
+    np.testing.assert_array_equal(keep_mask_on_device(device_keys(keys, CPU), first, number, threshold).numpy(), ours)
 
 
 @settings(max_examples=30, deadline=None)

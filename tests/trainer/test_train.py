@@ -251,7 +251,7 @@ def _poisoned(job: TrainJob) -> int:
     reduce = step_module.reduce_gradients
     calls = {"number": 0}
 
-    def poison(parameters: Any, mesh: Any, scale: float) -> None:
+    def poison(parameters: Any, mesh: Any, scale: Any) -> None:
         reduce(parameters, mesh, scale)
         calls["number"] += 1
         if calls["number"] >= 3 and mesh.rank == 1:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -59,35 +58,58 @@ def keep_mask(keys: list[tuple[int, int]], first: int, number: int, threshold: i
     return kept
 
 
-def keep_mask_on_device(
-    keys: list[tuple[int, int]], first: int, number: int, threshold: int, device: torch.device
-) -> Tensor:
-    """The same mask made on `device`, bit for bit, in 32-bit arithmetic that wraps."""
-    places = torch.arange(first, first + number, dtype=torch.int64, device=device)
-    columns = torch.tensor(keys, dtype=torch.int64).bitwise_and(0xFFFFFFFF).to(device)
-    # Signed words hold the same bits; the product wraps alike, and shifts are cleared of copies of the sign.
-    x = _word(places * _STEP).unsqueeze(0) + _word(columns[:, :1])
-    x ^= (x >> 16) & 0xFFFF
-    x *= _FIRST
-    x ^= _word(columns[:, 1:])
-    x ^= (x >> 15) & 0x1FFFF
-    x *= _SECOND - 2**32
+def device_keys(keys: list[tuple[int, int]], device: torch.device) -> Tensor:
+    """Pairs of 32-bit keys as signed words on `device`: int32 [keys, 2]."""
+    words = np.array(keys, dtype=np.uint32).reshape(len(keys), 2).view(np.int32)
+    return torch.from_numpy(words).to(device, non_blocking=True)
+
+
+def keep_mask_on_device(keys: Tensor, first: int, number: int, threshold: int) -> Tensor:
+    """The same mask made where `keys` (of `device_keys`) are, bit for bit, in 32-bit arithmetic that wraps.
+
+    Signed words hold the same bits as unsigned ones; products wrap alike, and shifts are cleared of copies of the sign.
+    """
+    if first + number <= 2**31:
+        places = torch.arange(first, first + number, dtype=torch.int32, device=keys.device)
+    else:
+        wide = torch.arange(first, first + number, dtype=torch.int64, device=keys.device) & 0xFFFFFFFF
+        places = (wide - ((wide & 0x80000000) << 1)).to(torch.int32)
+    x = (places * (_STEP - 2**32)).unsqueeze(0) + keys[:, :1]
+    x = x ^ ((x >> 16) & 0xFFFF)
+    x = (x * _FIRST) ^ keys[:, 1:]
+    x = x ^ ((x >> 15) & 0x1FFFF)
+    x = x * (_SECOND - 2**32)
     # Turning the highest bit makes signed order the order of unsigned words.
     return (x ^ -(2**31)) >= threshold - 2**31
 
 
-def _word(x: Tensor) -> Tensor:
-    return ((x & 0xFFFFFFFF) - ((x & 0x80000000) << 1)).to(torch.int32)
-
-
-@dataclass
 class DropoutContext:
     """Which step and which samples a forward pass belongs to. Evaluation has none."""
 
-    seed: int = 0
-    step: int = 0
-    samples: tuple[int, ...] = ()
-    """Global positions of the samples of this micro-batch; empty: no dropout."""
+    def __init__(self, seed: int = 0, step: int = 0, samples: tuple[int, ...] = ()) -> None:
+        """`samples`: global positions of the samples of the micro-batch; empty: no dropout."""
+        self.seed, self.step, self.samples = seed, step, samples
+        self.is_active = bool(samples)
+        self.sites: list[tuple[int, str]] = []
+        """(layer, name) of each place that drops anything, in the order in which they were made."""
+        self.keys: Tensor | None = None
+        """int32 [sites, samples, 2] on the device of the pass; none on a CPU, where each place draws its own."""
+
+    def begin(self, step: int, samples: tuple[int, ...], device: torch.device) -> None:
+        """The next forward pass is that of these samples in this step; no samples: an evaluation.
+
+        The keys of all places are made here, once: inside the pass there are only operations on tensors, which a
+        compiler can fuse with what stands around them.
+        """
+        self.step, self.samples, self.is_active, self.keys = step, samples, bool(samples), None
+        if samples and self.sites and device.type != "cpu":
+            keys = [pair for layer, site in self.sites for pair in self.keys_of(layer, site)]
+            self.keys = device_keys(keys, device).view(len(self.sites), len(samples), 2)
+
+    def keys_of(self, layer: int, site: str) -> list[tuple[int, int]]:
+        """Two 32-bit keys for each sample at one place."""
+        digests = [_digest(self.seed, "dropout", self.step, sample, layer, site) for sample in self.samples]
+        return [(int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")) for digest in digests]
 
 
 class Dropout:
@@ -97,11 +119,14 @@ class Dropout:
         """`probability`: of an element to be set to zero."""
         self._context, self._layer, self._site, self._probability = context, layer, site, probability
         self._threshold = round(probability * 2**32)
+        self._index = len(context.sites)
+        if probability > 0:
+            context.sites.append((layer, site))
 
     @property
     def is_active(self) -> bool:
         """Whether this pass drops anything."""
-        return self._probability > 0 and bool(self._context.samples)
+        return self._probability > 0 and self._context.is_active
 
     def __call__(self, x: Tensor, first: int = 0) -> Tensor:
         """x [batch, ...] with elements dropped and the rest scaled up.
@@ -112,16 +137,9 @@ class Dropout:
             return x
         number = math.prod(x.shape[1:])
         offset = first * math.prod(x.shape[2:])
-        if x.device.type == "cpu":
-            mask = torch.from_numpy(keep_mask(self._keys(), offset, number, self._threshold))
+        if self._context.keys is None:
+            keys = self._context.keys_of(self._layer, self._site)
+            mask = torch.from_numpy(keep_mask(keys, offset, number, self._threshold)).to(x.device)
         else:
-            mask = keep_mask_on_device(self._keys(), offset, number, self._threshold, x.device)
+            mask = keep_mask_on_device(self._context.keys[self._index], offset, number, self._threshold)
         return x * (mask.view(x.shape).to(x.dtype) * (1.0 / (1.0 - self._probability)))
-
-    def _keys(self) -> list[tuple[int, int]]:
-        context = self._context
-        digests = [
-            _digest(context.seed, "dropout", context.step, sample, self._layer, self._site)
-            for sample in context.samples
-        ]
-        return [(int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")) for digest in digests]

@@ -13,8 +13,8 @@ CLIP_EPSILON = 1e-6
 Sharding = Callable[[str], int | None]
 
 
-def reduce_gradients(parameters: Mapping[str, nn.Parameter], mesh: Mesh, scale: float) -> None:
-    """Sum gradients over replicas and both copies of the tied embedding, times `scale`, in place.
+def reduce_gradients(parameters: Mapping[str, nn.Parameter], mesh: Mesh, scale: Tensor | None = None) -> None:
+    """Sum gradients over replicas and both copies of the tied embedding, times `scale` (one number), in place.
 
     One flat buffer, one collective. A parameter without gradient counts as zero, so that all ranks take part alike.
     """
@@ -31,7 +31,7 @@ def reduce_gradients(parameters: Mapping[str, nn.Parameter], mesh: Mesh, scale: 
         all_reduce(flat, mesh.dp_group)
         for grad, part in zip(grads, flat.split([grad.numel() for grad in grads]), strict=True):
             grad.copy_(part.view_as(grad))
-    if scale != 1.0:
+    if scale is not None:
         torch._foreach_mul_(grads, scale)
 
 
@@ -59,8 +59,34 @@ def gradient_norm(parameters: Mapping[str, nn.Parameter], mesh: Mesh, sharding: 
     return all_reduce(total, mesh.model_group).sqrt()
 
 
-def clip_gradients(parameters: Mapping[str, nn.Parameter], norm: float, limit: float) -> None:
-    """Scale all gradients by min(1, limit / (norm + 1e-6)); `limit` 0 leaves them."""
-    if limit > 0 and norm > limit:
-        grads = [parameter.grad for parameter in parameters.values() if parameter.grad is not None]
-        torch._foreach_mul_(grads, limit / (norm + CLIP_EPSILON))
+def clip_divisor(norm: Tensor, limit: float) -> Tensor:
+    """What gradients are divided by to bring their norm to `limit`: (norm + 1e-6) / limit, and 1 where it is lower.
+
+    `limit` 0 is off. float32, on the device of `norm`; nothing waits for it.
+    """
+    if limit <= 0:
+        return torch.ones((), dtype=torch.float32, device=norm.device)
+    return torch.where(norm > limit, (norm + CLIP_EPSILON) / limit, torch.ones_like(norm)).float()
+
+
+def guarded_step(optimizer: torch.optim.Optimizer, norm: Tensor, limit: float, is_finite: Tensor) -> None:
+    """An optimizer step with gradients clipped to `limit`; nothing changes when `is_finite` is false.
+
+    Optimizers that take a divisor and a flag (torch's fused ones; the protocol of torch.amp.GradScaler) decide on the
+    device, in the pass that updates. Others make the host wait.
+    """
+    divisor = clip_divisor(norm, limit)
+    if getattr(optimizer, "_step_supports_amp_scaling", False):
+        optimizer.grad_scale = divisor  # type: ignore[attr-defined]
+        optimizer.found_inf = (~is_finite).float()  # type: ignore[attr-defined]
+        optimizer.step()
+        del optimizer.grad_scale, optimizer.found_inf  # type: ignore[attr-defined]
+    elif bool(is_finite):
+        grads = [
+            parameter.grad
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+            if parameter.grad is not None
+        ]
+        torch._foreach_div_(grads, divisor)
+        optimizer.step()

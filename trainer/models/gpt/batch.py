@@ -33,7 +33,9 @@ def make_batch(
     eod_mask_loss: bool = False,
 ) -> Batch:
     """A micro-batch from samples, int64 [batch, sequence + 1]. Each option stands on its own."""
-    rows = torch.from_numpy(samples).to(device)
+    rows = torch.from_numpy(samples)
+    if device.type == "cuda":
+        rows = rows.pin_memory().to(device, non_blocking=True)
     tokens, labels = rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
     length = tokens.shape[1]
     positions = torch.arange(length, device=device).expand_as(tokens)

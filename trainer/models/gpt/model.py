@@ -15,9 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainer.config import ModelConfig
+from trainer.kernels.choice import Kernels, use_repeatable_code
 from trainer.models.layers import ColumnLinear, LayerNorm, RowLinear, attention
+from trainer.models.loss import token_losses
 from trainer.models.randomness import Dropout, DropoutContext
-from trainer.parallel.tensor import TensorParallel, cross_entropy, embed
+from trainer.parallel.tensor import TensorParallel, embed
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,7 @@ class GPT(nn.Module):
         self.vocab_size, self.num_positions, self.dtype = vocab_size, num_positions, dtype
         self.padded_vocab_size = config.padded_vocab_size(vocab_size, tp.size)
         self.context = DropoutContext()
+        self.kernels = Kernels()
         if part.is_first or part.is_last:
             self.wte = Embedding(self.padded_vocab_size // tp.size, config.hidden_size)
         if part.is_first:
@@ -134,11 +137,27 @@ class GPT(nn.Module):
         if part.is_last:
             self.ln_f = LayerNorm(config.hidden_size, config.layernorm_epsilon)
 
+    def use(self, kernels: Kernels) -> None:
+        """Run on these kernels from now on. Names of parameters do not change."""
+        self.kernels = kernels
+        if kernels.compile_blocks:
+            use_repeatable_code()
+            for block in self.h.values():
+                block.compile(dynamic=False)
+            self._embed = torch.compile(self._embed, dynamic=False)  # type: ignore[method-assign]
+            self._head_input = torch.compile(self._head_input, dynamic=False)  # type: ignore[method-assign]
+
+    def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        x = embed(tokens, self.wte.weight, self.tp) + F.embedding(positions, self.wpe.weight)
+        return self.embedding_dropout(x.to(self.dtype))
+
+    def _head_input(self, x: Tensor) -> Tensor:
+        return self.tp.enter(self.ln_f(x))
+
     def hidden(self, batch: Batch, inputs: Tensor | None) -> Tensor:
         """The residual stream after this part's layers, [batch, sequence, hidden], from tokens or from `inputs`."""
         if self.part.is_first:
-            x = embed(batch.tokens, self.wte.weight, self.tp) + F.embedding(batch.positions, self.wpe.weight)
-            x = self.embedding_dropout(x.to(self.dtype))
+            x = self._embed(batch.tokens, batch.positions)
         else:
             assert inputs is not None, "a later stage works on what the stage before it sends"
             x = inputs
@@ -148,12 +167,13 @@ class GPT(nn.Module):
 
     def logits(self, x: Tensor) -> Tensor:
         """This rank's columns of the logits, [..., padded vocabulary / size]; last part only."""
-        x = self.tp.enter(self.ln_f(x))
+        x = self._head_input(x)
         return F.linear(x, self.wte.weight.to(x.dtype))
 
     def token_losses(self, x: Tensor, labels: Tensor) -> Tensor:
         """Loss of each token in nats, float32 [batch, sequence]; last part only."""
-        return cross_entropy(self.logits(x), labels, self.vocab_size, self.tp)
+        use_triton = self.kernels.triton_loss
+        return token_losses(self.logits(x), labels, self.vocab_size, self.tp, use_triton=use_triton)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits of the true vocabulary, [batch, sequence, vocab_size], of a whole model on one rank."""

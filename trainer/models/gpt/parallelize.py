@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from trainer.config import TrainConfig
+from trainer.kernels.choice import choose_kernels
 from trainer.models.gpt.model import GPT, Part
 from trainer.models.randomness import normal_parameter
 from trainer.parallel.mesh import Mesh
@@ -48,7 +49,8 @@ def build_gpt(train: TrainConfig, vocab_size: int, mesh: Mesh, device: torch.dev
     )
     initialise(model, train.seed)
     model.context.seed = train.seed
-    return model.to(device)
+    model.to(device).use(choose_kernels(train.resources.kernels, device))
+    return model
 
 
 def initialise(model: GPT, seed: int) -> None:

@@ -74,6 +74,7 @@ def test_the_reference_is_used_on_a_cpu_and_every_way_can_be_forced() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore")  # torch's compiler warns about torch itself
 @pytest.mark.skipif(DEVICE.type != "cuda", reason="compiling needs a GPU")
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -59,8 +59,11 @@ def keep_mask(keys: list[tuple[int, int]], first: int, number: int, threshold: i
 
 
 def device_keys(keys: list[tuple[int, int]], device: torch.device) -> Tensor:
-    """Pairs of 32-bit keys as signed words on `device`: int32 [keys, 2]."""
-    words = np.array(keys, dtype=np.uint32).reshape(len(keys), 2).view(np.int32)
+    """Pairs of 32-bit keys, and the step of Weyl's sequence, as signed words on `device`: int32 [keys, 3].
+
+    The step travels with them because a compiler would fold a constant into index arithmetic and leave 32 bits.
+    """
+    words = np.array([(*pair, _STEP) for pair in keys], dtype=np.uint32).view(np.int32)
     return torch.from_numpy(words).to(device, non_blocking=True)
 
 
@@ -74,9 +77,9 @@ def keep_mask_on_device(keys: Tensor, first: int, number: int, threshold: int) -
     else:
         wide = torch.arange(first, first + number, dtype=torch.int64, device=keys.device) & 0xFFFFFFFF
         places = (wide - ((wide & 0x80000000) << 1)).to(torch.int32)
-    x = (places * (_STEP - 2**32)).unsqueeze(0) + keys[:, :1]
+    x = places.unsqueeze(0) * keys[:, 2:] + keys[:, :1]
     x = x ^ ((x >> 16) & 0xFFFF)
-    x = (x * _FIRST) ^ keys[:, 1:]
+    x = (x * _FIRST) ^ keys[:, 1:2]
     x = x ^ ((x >> 15) & 0x1FFFF)
     x = x * (_SECOND - 2**32)
     # Turning the highest bit makes signed order the order of unsigned words.
@@ -93,7 +96,7 @@ class DropoutContext:
         self.sites: list[tuple[int, str]] = []
         """(layer, name) of each place that drops anything, in the order in which they were made."""
         self.keys: Tensor | None = None
-        """int32 [sites, samples, 2] on the device of the pass; none on a CPU, where each place draws its own."""
+        """int32 [sites, samples, 3] on the device of the pass; none on a CPU, where each place draws its own."""
 
     def begin(self, step: int, samples: tuple[int, ...], device: torch.device) -> None:
         """The next forward pass is that of these samples in this step; no samples: an evaluation.
@@ -104,7 +107,7 @@ class DropoutContext:
         self.step, self.samples, self.is_active, self.keys = step, samples, bool(samples), None
         if samples and self.sites and device.type != "cpu":
             keys = [pair for layer, site in self.sites for pair in self.keys_of(layer, site)]
-            self.keys = device_keys(keys, device).view(len(self.sites), len(samples), 2)
+            self.keys = device_keys(keys, device).view(len(self.sites), len(samples), 3)
 
     def keys_of(self, layer: int, site: str) -> list[tuple[int, int]]:
         """Two 32-bit keys for each sample at one place."""

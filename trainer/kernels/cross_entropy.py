@@ -23,19 +23,17 @@ def _row_terms(logits, labels, top, total, own, stride, num_columns: tl.constexp
     label = tl.load(labels + row) - first_column
     start = logits + row * stride
     places = tl.arange(0, block)
-    highest = tl.full((block,), float("-inf"), tl.float32)
-    sums = tl.zeros((block,), tl.float32)
+    best = tl.full((), float("-inf"), tl.float32)
+    sums = tl.zeros((), tl.float32)
     for first in range(0, num_columns, block):
         z = tl.load(start + first + places, mask=first + places < num_columns, other=float("-inf")).to(tl.float32)
-        raised = tl.maximum(highest, z)
-        # a lane that has seen nothing but -inf keeps a sum of 0
+        raised = tl.maximum(best, tl.max(z, 0))
+        # as long as all was -inf the sum stays 0
         safe = tl.where(raised == float("-inf"), 0.0, raised)
-        sums = sums * tl.exp(highest - safe) + tl.exp(z - safe)
-        highest = raised
-    best = tl.max(highest, 0)
-    safe_best = tl.where(best == float("-inf"), 0.0, best)
+        sums = sums * tl.exp(best - safe) + tl.sum(tl.exp(z - safe), 0)
+        best = raised
     tl.store(top + row, best)
-    tl.store(total + row, tl.sum(sums * tl.exp(highest - safe_best), 0))
+    tl.store(total + row, sums)
     is_mine = (label >= 0) & (label < num_columns)
     tl.store(own + row, tl.load(start + label, mask=is_mine, other=0.0).to(tl.float32))
 

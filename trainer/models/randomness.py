@@ -93,26 +93,20 @@ class DropoutContext:
         """`samples`: global positions of the samples of the micro-batch; empty: no dropout."""
         self.seed, self.step, self.samples = seed, step, samples
         self.is_active = bool(samples)
-        self.sites: list[tuple[int, str]] = []
-        """(layer, name) of each place that drops anything, in the order in which they were made."""
-        self.keys: Tensor | None = None
-        """int32 [sites, samples, 3] on the device of the pass; none on a CPU, where each place draws its own."""
+        self.sites: list[Dropout] = []
+        """Each place that drops anything, in the order in which they were made."""
 
     def begin(self, step: int, samples: tuple[int, ...], device: torch.device) -> None:
         """The next forward pass is that of these samples in this step; no samples: an evaluation.
 
-        The keys of all places are made here, once: inside the pass there are only operations on tensors, which a
-        compiler can fuse with what stands around them.
+        On a GPU the keys of all places are made here, once: inside the pass there are only operations on tensors, which
+        a compiler can fuse with what stands around them, and nothing in which one layer's code differs from another's.
         """
-        self.step, self.samples, self.is_active, self.keys = step, samples, bool(samples), None
+        self.step, self.samples, self.is_active = step, samples, bool(samples)
         if samples and self.sites and device.type != "cpu":
-            keys = [pair for layer, site in self.sites for pair in self.keys_of(layer, site)]
-            self.keys = device_keys(keys, device).view(len(self.sites), len(samples), 3)
-
-    def keys_of(self, layer: int, site: str) -> list[tuple[int, int]]:
-        """Two 32-bit keys for each sample at one place."""
-        digests = [_digest(self.seed, "dropout", self.step, sample, layer, site) for sample in self.samples]
-        return [(int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")) for digest in digests]
+            keys = device_keys([pair for site in self.sites for pair in site.host_keys()], device)
+            for site, part in zip(self.sites, keys.view(len(self.sites), len(samples), 3), strict=True):
+                site.keys = part
 
 
 class Dropout:
@@ -122,9 +116,10 @@ class Dropout:
         """`probability`: of an element to be set to zero."""
         self._context, self._layer, self._site, self._probability = context, layer, site, probability
         self._threshold = round(probability * 2**32)
-        self._index = len(context.sites)
+        self.keys: Tensor | None = None
+        """int32 [samples, 3] on the device of the pass; none on a CPU, where each place draws its own."""
         if probability > 0:
-            context.sites.append((layer, site))
+            context.sites.append(self)
 
     @property
     def is_active(self) -> bool:
@@ -140,9 +135,17 @@ class Dropout:
             return x
         number = math.prod(x.shape[1:])
         offset = first * math.prod(x.shape[2:])
-        if self._context.keys is None:
-            keys = self._context.keys_of(self._layer, self._site)
-            mask = torch.from_numpy(keep_mask(keys, offset, number, self._threshold)).to(x.device)
+        if self.keys is None:
+            mask = torch.from_numpy(keep_mask(self.host_keys(), offset, number, self._threshold)).to(x.device)
         else:
-            mask = keep_mask_on_device(self._context.keys[self._index], offset, number, self._threshold)
+            mask = keep_mask_on_device(self.keys, offset, number, self._threshold)
         return x * (mask.view(x.shape).to(x.dtype) * (1.0 / (1.0 - self._probability)))
+
+    def host_keys(self) -> list[tuple[int, int]]:
+        """Two 32-bit keys for each sample of the pass at this place."""
+        context = self._context
+        digests = [
+            _digest(context.seed, "dropout", context.step, sample, self._layer, self._site)
+            for sample in context.samples
+        ]
+        return [(int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")) for digest in digests]

@@ -64,6 +64,8 @@ class StageReport(BaseModel):
     """Measured numbers (bytes per token, last loss)."""
     examples: dict[str, list[str]] = Field(default_factory=dict)
     """A few records for each reason, cut short, so that a person can judge the rule."""
+    domains: dict[str, dict[str, int]] = Field(default_factory=dict)
+    """The sites with most records, largest first: what became of theirs, by reason."""
 
     def drop(self, reason: str, example: str | None = None, num_examples: int = 5) -> None:
         """Count one dropped record; keeps at most `num_examples` examples a reason."""

@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _ESCAPE = re.compile("%([0-9A-Fa-f]{2})?")
 _UNSAFE = re.compile('[^!-~]|["<>\\\\^`{|}]')
 _SAFE = re.compile(r"[!#$&-;=?-\[\]_a-z~]*")
-_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 
 class Authority(NamedTuple):
@@ -162,7 +162,7 @@ def _escape_again(match: re.Match[str]) -> str:
     if digits is None:
         return "%25"
     character = chr(int(digits, 16))
-    return character if character in _UNRESERVED else f"%{digits.upper()}"
+    return character if character in UNRESERVED else f"%{digits.upper()}"
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from enum import StrEnum
 
 from tasks.progress import StageReport
+from tasks.sampling import Reservoir
+from tasks.scrape.filter_sites import SiteCounts
 
 _USER_INFORMATION = re.compile(r"(?<=//).*@|^.*@")
 NUM_EXAMPLES = 5
+NUM_REPORTED_SITES = 20
 
 
 class FilterReason(StrEnum):
@@ -44,6 +48,10 @@ class FilterReason(StrEnum):
     """The site already has as many URLs as are wanted of one site."""
 
 
+REASONS = tuple(FilterReason)
+"""The reasons by number."""
+
+
 def example_of(line: str) -> str:
     """`line` fit for a report: without user information and without characters that no text file may hold."""
     if "@" in line:
@@ -52,22 +60,35 @@ def example_of(line: str) -> str:
 
 
 class Tally:
-    """Dropped lines by reason, with the first few of each."""
+    """Dropped lines by reason, with a few of each that were drawn by lot; and how many lines each site has."""
 
     def __init__(self) -> None:
         self.dropped: dict[FilterReason, int] = {}
-        self.examples: dict[FilterReason, list[str]] = {}
+        self.sites = SiteCounts()
+        self._samples: dict[FilterReason, Reservoir[str]] = {}
 
-    def drop(self, reason: FilterReason, line: str, amount: int = 1) -> None:
-        """Count `amount` lines; `line` is an example."""
+    def drop(self, reason: FilterReason, line: str) -> None:
+        """Count one line."""
+        self.drop_many(reason, 1, lambda place: line)
+
+    def drop_many(self, reason: FilterReason, amount: int, line_at: Callable[[int], str]) -> None:
+        """Count `amount` lines; `line_at` gives the one at a place among them, and is asked for few."""
+        samples = self._samples.get(reason)
+        if samples is None:
+            samples = self._samples[reason] = Reservoir(NUM_EXAMPLES, reason.value)
         self.dropped[reason] = self.dropped.get(reason, 0) + amount
-        examples = self.examples.setdefault(reason, [])
-        if len(examples) < NUM_EXAMPLES:
-            examples.append(example_of(line))
+        samples.offer(amount, lambda place: example_of(line_at(place)))
+
+    @property
+    def examples(self) -> dict[FilterReason, list[str]]:
+        """The examples of each reason, in the order in which they were met."""
+        return {reason: samples.items for reason, samples in self._samples.items()}
 
     def fill(self, report: StageReport) -> None:
         """Write the tally into a report, by reason in the order of the enumeration."""
+        examples = self.examples
         for reason in FilterReason:
             if reason in self.dropped:
                 report.dropped[reason.value] = self.dropped[reason]
-                report.examples[reason.value] = self.examples[reason]
+                report.examples[reason.value] = examples[reason]
+        report.domains = self.sites.top(NUM_REPORTED_SITES)

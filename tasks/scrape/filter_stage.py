@@ -14,18 +14,19 @@ from tasks.progress import StageReport
 from tasks.records import read_bytes, read_lines
 from tasks.scrape.canonical_url import HEAD, canonical_host, split_authority
 from tasks.scrape.config import FilterConfig
+from tasks.scrape.filter_blocks import BlockSieve
 from tasks.scrape.filter_reasons import FilterReason, Tally
-from tasks.scrape.filter_urls import Sieve, UrlFilter
+from tasks.scrape.filter_urls import UrlFilter
 from tasks.scrape.megatron_filter import MegatronFilter
 from tasks.scrape.public_suffix import public_suffixes
-from tasks.scrape.url_dedup import Dedup, DiskDedup, MemoryDedup
+from tasks.scrape.url_dedup import Dedup
 from tasks.stages import Stage
 from tasks.store import StageBuild
 
 OUTPUT_NAME = "urls.txt"
 ROW_SUFFIXES = (".jsonl", ".json", ".ndjson")
 ROWS_PER_PIECE = 20_000
-BYTE_ORDER_MARK = "\ufeff"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def filter_url_list(build: StageBuild, config: FilterConfig, urls: UrlList) -> UrlList:
@@ -35,26 +36,23 @@ def filter_url_list(build: StageBuild, config: FilterConfig, urls: UrlList) -> U
     CorruptInputError for a damaged compressed file.
     """
     tally = Tally()
-    sieve: Sieve = MegatronFilter() if config.preset == "megatron" else UrlFilter(config)
-    in_memory = urls.num_urls <= config.resources.max_urls_in_memory
-    dedup: Dedup = MemoryDedup(tally) if in_memory else DiskDedup(build.scratch / "dedup", tally)
+    rules = MegatronFilter() if config.preset == "megatron" else UrlFilter(config)
+    sieve = BlockSieve(rules)
+    dedup = Dedup(build.scratch / "dedup", tally, config.resources.max_urls_in_memory)
     cap = config.max_urls_per_domain if config.preset != "megatron" else None
     admit = SiteCap(cap, tally).admit if cap is not None else _all
     report = StageReport(unit="urls")
     build.progress.start("filter URLs", urls.num_urls, "urls")
+    for data in _pieces(build.path_of(urls), tally):
+        dedup.add(sieve.sift(data, tally))
+        build.progress.advance(data.count(b"\n") + 1)
+    sieve.finish(tally)
     temporary = build.directory / f"{OUTPUT_NAME}.tmp"
-    with temporary.open("w", encoding="utf-8", newline="\n") as output:
-
-        def write(kept: list[str]) -> None:
-            if kept := admit(kept):
-                output.write("\n".join(kept) + "\n")
-                report.num_out += len(kept)
-
-        for lines in _pieces(build.path_of(urls), tally):
-            write(dedup.add(*sieve.sift(lines, tally)))
-            build.progress.advance(len(lines))
-        for kept in dedup.finish():
-            write(kept)
+    with temporary.open("wb") as output:
+        for text in dedup.finish():
+            kept = admit(text)
+            output.write(kept)
+            report.num_out += kept.count(b"\n")
     tally.fill(report)
     report.num_in = report.num_out + sum(report.dropped.values())
     if report.num_in == 0:
@@ -66,8 +64,8 @@ def filter_url_list(build: StageBuild, config: FilterConfig, urls: UrlList) -> U
     return build.publish(UrlList, report, num_urls=report.num_out)
 
 
-def _all(urls: list[str]) -> list[str]:
-    return urls
+def _all(text: bytes) -> bytes:
+    return text
 
 
 class SiteCap:
@@ -79,10 +77,10 @@ class SiteCap:
         self._counts: Counter[str] = Counter()
         self._suffixes = public_suffixes(private_domains=True)
 
-    def admit(self, urls: list[str]) -> list[str]:
-        """Those of `urls` (which passed the filter) whose site is not full yet."""
+    def admit(self, text: bytes) -> bytes:
+        """Those of the URLs (which passed the filter), a line each, whose site is not full yet."""
         kept: list[str] = []
-        for url in urls:
+        for url in text.decode().split("\n")[:-1]:
             match = HEAD.match(url)
             host = canonical_host(split_authority(match.group(2)).host) if match else url
             site = self._suffixes.registrable(host) or host
@@ -90,12 +88,12 @@ class SiteCap:
                 self._tally.drop(FilterReason.DOMAIN_CAP, url)
             else:
                 self._counts[site] += 1
-                kept.append(url)
-        return kept
+                kept.append(f"{url}\n")
+        return "".join(kept).encode()
 
 
-def _pieces(directory: Path, tally: Tally) -> Iterator[list[str]]:
-    """The lines of every file of a list, many at a time; bytes that are no UTF-8 come as half surrogates."""
+def _pieces(directory: Path, tally: Tally) -> Iterator[bytes]:
+    """The lines of every file of a list, many at a time."""
     for path in sorted(directory.iterdir()):
         if path.name.startswith((".", "manifest.")) or not path.is_file():
             continue
@@ -103,30 +101,29 @@ def _pieces(directory: Path, tally: Tally) -> Iterator[list[str]]:
         yield from _rows(path, tally) if any(item in ROW_SUFFIXES for item in suffixes) else _texts(path)
 
 
-def _texts(path: Path) -> Iterator[list[str]]:
-    rest = b""
+def _texts(path: Path) -> Iterator[bytes]:
+    rest: list[bytes] = []
     first = True
     for piece in read_bytes(path):
         whole, newline, tail = piece.rpartition(b"\n")
         if not newline:
-            rest += piece
+            rest.append(piece)
             continue
-        yield _split(rest + whole, first)
-        rest, first = tail, False
-    if rest:
-        yield _split(rest, first)
+        yield _lines(b"".join((*rest, whole)), first)
+        rest, first = [tail], False
+    if any(rest):
+        yield _lines(b"".join(rest), first)
 
 
-def _split(data: bytes, is_first: bool) -> list[str]:
-    text = data.decode("utf-8", "surrogateescape")
+def _lines(data: bytes, is_first: bool) -> bytes:
     if is_first:
-        text = text.removeprefix(BYTE_ORDER_MARK)
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").removesuffix("\r")
-    return text.split("\n")
+        data = data.removeprefix(BYTE_ORDER_MARK)
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n").removesuffix(b"\r")
+    return data
 
 
-def _rows(path: Path, tally: Tally) -> Iterator[list[str]]:
+def _rows(path: Path, tally: Tally) -> Iterator[bytes]:
     urls: list[str] = []
     for line in read_lines(path):
         if not line.strip():
@@ -137,9 +134,10 @@ def _rows(path: Path, tally: Tally) -> Iterator[list[str]]:
             continue
         urls.append(url)
         if len(urls) >= ROWS_PER_PIECE:
-            yield urls
+            yield "\n".join(urls).encode()
             urls = []
-    yield urls
+    if urls:
+        yield "\n".join(urls).encode()
 
 
 def _url_of(line: bytes) -> str | None:
@@ -149,12 +147,16 @@ def _url_of(line: bytes) -> str | None:
     except orjson.JSONDecodeError:
         return None
     url = row.get("url") if isinstance(row, dict) else row
-    return url if isinstance(url, str) and url.strip() else None
+    if not isinstance(url, str):
+        return None
+    url = url.strip()
+    # a line end inside is a control character like any other, and no end of a record
+    return url.replace("\n", "\v") or None
 
 
 FILTER = Stage(
     name="filter",
-    version=2,
+    version=3,
     config=FilterConfig,
     inputs=(UrlList,),
     output=UrlList,

@@ -1,26 +1,30 @@
-"""Which URLs are worth fetching: a verdict for every line, and a quick way to the same verdict for plain lines.
+"""Which URLs are worth fetching: the rules of FilterConfig.
 
-`judge` is the definition. `sift` gives the same answers for many lines: what a line says up to its path is looked up
-in a dictionary (lists hold few hosts and many paths), most lines end there, and only lines with unusual characters
-take the long way. On a million submitted links this is four to five times as fast as urlsplit and tldextract for each
-line (bench/url_filter).
+`judge` is the definition: a verdict for one line. `judge_head` and `judge_rests` give the same verdicts for the plain
+lines of a block (filter_blocks).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from urllib.parse import unquote
+
+import numpy as np
 
 from tasks.scrape.canonical_url import CONTROLS, HEAD, CanonicalRules, canonical_rest
 from tasks.scrape.config import FilterConfig
-from tasks.scrape.filter_reasons import FilterReason, Tally
+from tasks.scrape.filter_digest import LOWER_CASE, WORD_BYTES, Places, masks_of
+from tasks.scrape.filter_heads import KEPT, NOT_PLAIN, HeadVerdict
+from tasks.scrape.filter_lines import PlainLines, plain_words
+from tasks.scrape.filter_reasons import REASONS, FilterReason
 from tasks.scrape.host_rules import HostRules, HostVerdict
+from tasks.scrape.public_suffix import public_suffixes
 from tasks.scrape.repair_url import repair_url
 from tasks.scrape.url_lists import (
     TrackingList,
+    WordFinder,
     WordList,
     blocked_extensions,
     blocked_hosts,
@@ -29,14 +33,8 @@ from tasks.scrape.url_lists import (
     words_of,
 )
 
-MAX_REMEMBERED_HEADS = 2_000_000
-_PLAIN_HEAD = re.compile(r"https?://[a-z0-9.-]+")
-# No escapes, entities, brackets or other characters that a repair or the canonical form would touch
-_PLAIN_REST = re.compile(
-    r"(/[A-Za-z0-9_~+:@!$*,=/.-]*)(?:\?([A-Za-z0-9_~+:@!$*,=/.?&-]*))?(?:#[A-Za-z0-9_~+:@!$*,=/.?&-]*)?"
-)
-_PLAIN_END = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/_=+-")
-_REASONS = tuple(FilterReason)
+MAX_REMEMBERED_PLACES = 2_000_000
+_PLAIN_HEAD = re.compile(rb"(https?)://([a-z0-9.-]+)")
 _OTHER_SCHEME = re.compile(r"[a-z][a-z0-9+-]*:(?!\d)", re.IGNORECASE)
 _PARAMETERS = re.compile(";[^/]*$")
 PAGE_EXTENSIONS = ("html", "htm", "shtml", "xhtml", "php", "aspx", "asp", "jsp", "cfm", "com", "org", "net")
@@ -53,21 +51,15 @@ class Verdict(NamedTuple):
     """The spelling in which it is compared; empty for a dropped line."""
 
 
-class Sieve(Protocol):
-    """A way to decide about lines, one at a time."""
-
-    def sift(self, lines: Iterable[str], tally: Tally) -> tuple[list[str], list[str]]:
-        """URLs and keys of the lines that are kept so far, in order. Blank lines are passed over."""
-
-
 class UrlFilter:
     """The rules of FilterConfig."""
+
+    repairs_entities = True
 
     def __init__(self, config: FilterConfig) -> None:
         """Reads the lists. Raises UserError for an entry that names no host."""
         self._min, self._max = config.min_url_characters, config.max_url_characters
-        tracking = TrackingList(words_of(_entries(config.tracking_parameters_file, "tracking_parameters")))
-        self._tracks, self._is_tracking = tracking.some_in, tracking.matches
+        tracking = self._tracking = TrackingList(words_of(_entries(config.tracking_parameters_file, "tracking_parameters")))
         self._rules = CanonicalRules(
             ignore_scheme=config.same_page_without_scheme,
             ignore_www=config.same_page_without_www,
@@ -79,15 +71,19 @@ class UrlFilter:
         self._extensions = blocked_extensions(extensions)
         self._innocent = frozenset(PAGE_EXTENSIONS) - {name.rpartition(".")[2] for name in self._extensions}
         self._words = WordList([*_entries(config.blocked_words_file, "blocked_words"), *config.blocked_words])
+        self._finder = WordFinder(self._words)
         self._hosts = HostRules(
             blocked=blocked_hosts(domains, "filter.blocked_domains"),
             allowed_private=config.allow_private_hosts,
             words=self._words,
             rules=self._rules,
         )
+        self._suffixes = public_suffixes()
         self._verdicts: dict[tuple[str, str], HostVerdict] = {}
-        self._heads: dict[str, str | int] = {}
-        """Plain heads: the canonical form, or the place of the reason in _REASONS (numbers count faster)."""
+        self._known_endings = np.concatenate((plain_words(self._innocent), plain_words(self._extensions)))
+        self._ending_drops = np.repeat((False, True), (len(plain_words(self._innocent)), len(plain_words(self._extensions))))
+        order = np.argsort(self._known_endings)
+        self._known_endings, self._ending_drops = self._known_endings[order], self._ending_drops[order]
 
     def judge(self, line: str) -> Verdict:
         """The verdict about one line."""
@@ -108,7 +104,7 @@ class UrlFilter:
     def _host_verdict(self, scheme: str, authority: str) -> HostVerdict:
         verdict = self._verdicts.get((scheme, authority))
         if verdict is None:
-            if len(self._verdicts) >= MAX_REMEMBERED_HEADS:
+            if len(self._verdicts) >= MAX_REMEMBERED_PLACES:
                 self._verdicts.clear()
             verdict = self._verdicts[scheme, authority] = self._hosts.judge(scheme, authority)
         return verdict
@@ -137,99 +133,78 @@ class UrlFilter:
                 return True
         return False
 
-    def _learn(self, head: str) -> str | int | None:
-        """The verdict about a plain head, remembered; None for any other head."""
-        if _PLAIN_HEAD.fullmatch(head) is None:
-            return None
-        if len(self._heads) >= MAX_REMEMBERED_HEADS:
-            self._heads.clear()
-        verdict = self._hosts.judge_plain(*head.split("://", 1))
-        answer = _REASONS.index(verdict) if isinstance(verdict, FilterReason) else verdict
-        self._heads[head] = answer
-        return answer
+    def judge_bytes(self, line: bytes) -> tuple[FilterReason | None, bytes, bytes]:
+        """`judge` for the bytes of a line: the reason, the URL and its key."""
+        url, reason, key = self.judge(line.decode("utf-8", "surrogateescape"))
+        return reason, url.encode("utf-8", "surrogateescape"), key.encode()
 
-    def sift(self, lines: Iterable[str], tally: Tally) -> tuple[list[str], list[str]]:
-        """URLs and keys of the lines that are kept so far, in order; the same answers as `judge`."""
-        urls: list[str] = []
-        keys: list[str] = []
-        paths: list[str] = []
-        """Paths that were not looked through for words yet."""
-        heads, plain_rest, plain_end, innocent = self._heads, _PLAIN_REST.fullmatch, _PLAIN_END, self._innocent
-        min_length, max_length, ignores_slash = self._min, self._max, self._rules.ignore_trailing_slash
-        has_extension = self._has_blocked_extension
-        counts = [0] * len(_REASONS)
-        for line in lines:
-            cut = line.find("/", 8)
-            head = line if cut < 0 else line[:cut]
-            known = heads.get(head)
-            if known is None:
-                known = self._learn(head)
-                if known.__class__ is int:
-                    tally.drop(_REASONS[known], line, 0)
-            if known.__class__ is int:
-                counts[known] += 1
-                continue
-            if known is None:
-                self._sift_slowly(line, tally, urls, keys, paths)
-                continue
-            url = line
-            if cut < 0:
-                path, query = "/", None
-            else:
-                match = plain_rest(line, cut)
-                if match is None and "&amp;" in line:
-                    url = line.replace("&amp;", "&")
-                    match = plain_rest(url, cut)
-                if match is None or url[-1] not in plain_end or "/." in url:
-                    self._sift_slowly(line, tally, urls, keys, paths)
-                    continue
-                path, query = match.groups()
-            if not min_length <= len(url) <= max_length:
-                tally.drop(FilterReason.TOO_SHORT if len(url) < min_length else FilterReason.TOO_LONG, line)
-                continue
-            dot = path.rfind(".")
-            if dot >= 0 and path[dot + 1 :] not in innocent and has_extension(path):
-                tally.drop(FilterReason.BLOCKED_EXTENSION, line)
-                continue
-            if query is not None:
-                query = self._plain_query(query)
-            if ignores_slash and path[-1] == "/":
-                path = path.rstrip("/")
-            urls.append(url)
-            paths.append(path)
-            keys.append(f"{known}{path}?{query}" if query else f"{known}{path}")
-        for reason, count in zip(_REASONS, counts, strict=True):
-            if count:
-                tally.dropped[reason] = tally.dropped.get(reason, 0) + count
-        if self._words and self._words.hits_ascii("\n".join(paths)):
-            return self._without_words(urls, keys, paths, tally)
-        return urls, keys
+    def judge_head(self, head: bytes) -> HeadVerdict:
+        """The verdict about what a line says before its third slash, when that is plain."""
+        match = _PLAIN_HEAD.fullmatch(head)
+        if match is None:
+            return HeadVerdict(NOT_PLAIN)
+        scheme, host = match.groups()
+        verdict = self._hosts.judge_plain(scheme.decode(), host.decode())
+        if isinstance(verdict, FilterReason):
+            return HeadVerdict(REASONS.index(verdict))
+        return HeadVerdict(KEPT, verdict.encode())
 
-    def _without_words(
-        self, urls: list[str], keys: list[str], paths: list[str], tally: Tally
-    ) -> tuple[list[str], list[str]]:
-        """Look at each path: somewhere among them stands a listed word."""
-        kept = [place for place, path in enumerate(paths) if not self._words.hits_ascii(path)]
-        for place in sorted(set(range(len(paths))).difference(kept)):
-            tally.drop(FilterReason.BLOCKED_WORD, urls[place])
-        return [urls[place] for place in kept], [keys[place] for place in kept]
+    def site_of(self, head: bytes) -> str:
+        """The registrable domain, or the host where there is none."""
+        host = head.partition(b"://")[2].decode()
+        return self._suffixes.registrable(host) or host
 
-    def _plain_query(self, query: str) -> str:
-        if query[:1] != "&" and query[-1:] != "&" and "&&" not in query and not self._tracks(query):
-            return query
-        parts = query.split("&")
-        return "&".join([part for part in parts if part and not self._is_tracking(part)])
-
-    def _sift_slowly(self, line: str, tally: Tally, urls: list[str], keys: list[str], paths: list[str]) -> None:
-        if not line or line.isspace():
-            return
-        verdict = self.judge(line)
-        if verdict.reason is not None:
-            tally.drop(verdict.reason, line)
+    def judge_rests(self, lines: PlainLines) -> Places:
+        """For lines whose head is kept: the place of the reason in REASONS, KEPT, or NOT_PLAIN."""
+        if self._rules.ignore_trailing_slash:
+            lines.strip_slashes()
         else:
-            urls.append(verdict.url)
-            keys.append(verdict.key)
-            paths.append("")
+            lines.odd |= lines.head_ends == lines.ends
+        self._look_at_queries(lines)
+        verdicts = np.full(len(lines.starts), KEPT, np.int64)
+        self._look_at_endings(lines, verdicts)
+        lengths = lines.ends - lines.starts
+        verdicts[lengths > self._max] = REASONS.index(FilterReason.TOO_LONG)
+        verdicts[lengths < self._min] = REASONS.index(FilterReason.TOO_SHORT)
+        verdicts[lines.odd] = NOT_PLAIN
+        if self._words:
+            found = np.concatenate((lines.lines_at(self._finder.places(lines.buffer)), np.flatnonzero(lines.escaped)))
+            for line in found[verdicts[found] == KEPT].tolist():
+                if self._words.hits(split_words(_unescaped(lines.path(line)))):
+                    verdicts[line] = REASONS.index(FilterReason.BLOCKED_WORD)
+        return verdicts
+
+    def _look_at_queries(self, lines: PlainLines) -> None:
+        """Keys of lines where a slash before the query or a parameter is left out."""
+        some = lines.has_empty_parameter()
+        if self._rules.ignore_trailing_slash:
+            some |= lines.array[lines.path_ends - 1] == ord("/")
+        parameters = lines.parameters()
+        some[lines.lines_at(parameters[self._tracking.may_begin_at(lines.words[parameters])])] = True
+        for line in np.flatnonzero(some & lines.has_query & ~lines.odd).tolist():
+            lines.keys[line] = canonical_rest(lines.rest(line).decode(), self._rules).encode()
+
+    def _look_at_endings(self, lines: PlainLines, verdicts: Places) -> None:
+        dots = lines.last_before(lines.dots, lines.path_ends)
+        slashes = lines.last_before(lines.slashes, lines.path_ends)
+        # the last segment has a dot, or it is empty and one before it may have one; escapes may stand for either
+        some = (dots >= lines.head_ends) & ((slashes < dots) | (slashes == lines.path_ends - 1) | lines.escaped) & ~lines.odd
+        found = np.flatnonzero(some)
+        starts = dots[found] + 1
+        lengths = lines.path_ends[found] - starts
+        words = (lines.words[starts] | LOWER_CASE) & masks_of(lengths)
+        places = np.searchsorted(self._known_endings, words)
+        places[places == len(self._known_endings)] = 0
+        known = (self._known_endings[places] == words) & (lengths <= WORD_BYTES)
+        blocked = known & self._ending_drops[places]
+        known &= ~lines.escaped[found]
+        paths = map(lines.path, found[~known].tolist())
+        blocked[~known] = [self._has_blocked_extension(_unescaped(path)) for path in paths]
+        verdicts[found[blocked]] = REASONS.index(FilterReason.BLOCKED_EXTENSION)
+
+
+def _unescaped(path: bytes) -> str:
+    return unquote(path.decode()) if b"%" in path else path.decode()
 
 
 def _entries(path: Path | None, default: str) -> tuple[str, ...]:

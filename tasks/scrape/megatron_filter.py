@@ -11,14 +11,19 @@ not end the run, and blank lines are no records.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
-from tasks.scrape.filter_reasons import FilterReason, Tally
-from tasks.scrape.public_suffix import offline_tldextract
+import numpy as np
+
+from tasks.scrape.filter_digest import LOWER_CASE, WORD_BYTES, Places, masks_of
+from tasks.scrape.filter_heads import KEPT, NOT_PLAIN, HeadVerdict
+from tasks.scrape.filter_lines import PlainLines, plain_words
+from tasks.scrape.filter_reasons import REASONS, FilterReason
+from tasks.scrape.public_suffix import offline_tldextract, public_suffixes
 from tasks.scrape.url_lists import packaged_list, words_of
 
 SHORT_URL_CHARACTERS = 8
 MAX_REMEMBERED_PLACES = 2_000_000
+_PLAIN_HEAD = re.compile(rb"https?://[a-z0-9.-]+")
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _PLACE = re.compile(r"[^/?#]*//[^/?#]*")
 _HOST = rf"(?:{_LABEL}\.)+[a-z0-9-]{{2,}}\.?|\d{{1,3}}(?:\.\d{{1,3}}){{3}}"
@@ -29,9 +34,14 @@ _NOT_UTF8 = re.compile("[\ud800-\udfff]")
 class MegatronFilter:
     """Domain label, extension, length and form, in this order; the first that hits is the reason."""
 
+    repairs_entities = False
+
     def __init__(self) -> None:
         self._labels = frozenset(words_of(packaged_list("megatron_domains")))
         self._endings = tuple(words_of(packaged_list("megatron_extensions")))
+        single = frozenset(ending[1:] for ending in self._endings if ending.count(".") == 1)
+        last = frozenset(ending.rpartition(".")[2] for ending in self._endings)
+        self._certain, self._doubtful = plain_words(single), plain_words(last - single)
         self._extract = offline_tldextract()
         self._places: dict[str, bool] = {}
 
@@ -57,16 +67,38 @@ class MegatronFilter:
             listed = self._places[place] = self._extract(place).domain in self._labels
         return listed
 
-    def sift(self, lines: Iterable[str], tally: Tally) -> tuple[list[str], list[str]]:
-        """The lines that are kept so far; a line is its own key."""
-        kept: list[str] = []
-        for line in lines:
-            url = line.strip()
-            if not url:
-                continue
-            reason = self.judge(url)
-            if reason is None:
-                kept.append(url)
-            else:
-                tally.drop(reason, url)
-        return kept, kept
+    def judge_bytes(self, line: bytes) -> tuple[FilterReason | None, bytes, bytes]:
+        """The verdict about a line, and the line itself as URL and key."""
+        url = line.decode("utf-8", "surrogateescape").strip()
+        reason = self.judge(url)
+        text = url.encode("utf-8", "surrogateescape")
+        return reason, text, text
+
+    def judge_head(self, head: bytes) -> HeadVerdict:
+        """The verdict about what a line says before its third slash, when that is plain."""
+        if not _PLAIN_HEAD.fullmatch(head):
+            return HeadVerdict(NOT_PLAIN)
+        place = head.decode()
+        if self._is_listed(place):
+            return HeadVerdict(REASONS.index(FilterReason.BLOCKED_DOMAIN))
+        return HeadVerdict(KEPT if _WELL_FORMED.fullmatch(place) else NOT_PLAIN, head)
+
+    def site_of(self, head: bytes) -> str:
+        """The registrable domain, or the host where there is none."""
+        host = head.partition(b"://")[2].decode()
+        return public_suffixes().registrable(host) or host
+
+    def judge_rests(self, lines: PlainLines) -> Places:
+        """For lines whose head is kept: the place of the reason in REASONS, KEPT, or NOT_PLAIN."""
+        lines.odd |= lines.key_ends < lines.ends
+        ends = lines.path_ends
+        starts = lines.last_before(lines.dots, ends) + 1
+        words = (lines.words[starts] | LOWER_CASE) & masks_of(ends - starts)
+        short = ends - starts <= WORD_BYTES
+        lines.odd |= short & np.isin(words, self._doubtful)
+        verdicts = np.full(len(starts), KEPT, np.int64)
+        verdicts[ends - lines.starts <= SHORT_URL_CHARACTERS] = REASONS.index(FilterReason.TOO_SHORT)
+        verdicts[short & np.isin(words, self._certain)] = REASONS.index(FilterReason.BLOCKED_EXTENSION)
+        verdicts[lines.odd] = NOT_PLAIN
+        lines.key_ends = lines.ends
+        return verdicts

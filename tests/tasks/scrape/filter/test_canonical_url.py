@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.scrape.canonical_url import STRICT, CanonicalRules, canonical_host, canonical_url, split_authority
 from tasks.scrape.config import FilterConfig
+from tasks.scrape.filter_blocks import BlockSieve, kept_of
 from tasks.scrape.filter_reasons import Tally
 from tasks.scrape.filter_urls import UrlFilter
 from tasks.scrape.host_rules import HostRules
@@ -96,18 +99,56 @@ def test_canonical_form_is_its_own(url: str) -> None:
     assert canonical_url(canonical_url(url), LOOSE) == canonical_url(url, LOOSE)
 
 
-@settings(deadline=None)
-@given(st.lists(st.one_of(URLS, URLS.map(lambda url: url.replace("&", "&amp;")), st.text(max_size=40)), max_size=20))
-def test_quick_way_gives_the_same_verdicts(lines: list[str]) -> None:
-    rules = UrlFilter(FilterConfig())
+LINES = st.lists(
+    st.one_of(URLS, URLS.map(lambda url: url.replace("&", "&amp;")), st.text(st.characters(exclude_characters="\n"), max_size=40)),
+    max_size=20,
+)  # fmt: skip
+SETTINGS = [
+    FilterConfig(),
+    FilterConfig(
+        same_page_without_scheme=False, same_page_without_www=False, same_page_without_slash=False,
+        min_url_characters=24, max_url_characters=40, blocked_words=("ab", "0", "AZ-e", "é"),
+        blocked_extensions=("a.b", "Z09azAZ09"),
+    ),
+]  # fmt: skip
+RULES = [UrlFilter(config) for config in SETTINGS]
+
+
+@pytest.mark.parametrize("rules", RULES)
+@settings(deadline=None, max_examples=200)
+@given(LINES)
+def test_quick_way_gives_the_same_verdicts(rules: UrlFilter, lines: list[str]) -> None:
+    assert_same_verdicts(rules, [line.encode("utf-8", "surrogateescape") for line in lines])
+
+
+PLAIN_URLS = st.builds(
+    lambda host, path: f"http://{host}/{path}".encode(),
+    st.sampled_from(["example.com", "www.example.org", "imgur.com", "a" * 40 + ".com", "example.com\0", "hentai.com"]),
+    st.text(st.sampled_from("abAZ09/.%2e7FE~-_;&=?#+'()[]:@$"), max_size=30)
+    | st.sampled_from(["hentai", "a.jpg", "a.tar.gz/", "a.b", "x.Z09azAZ09", "a?utm_source=1&b=2", "a%20hentai?b", "a/?b=1",
+                       "a?b=hentai", "ab", "x_AZ-e.html", "a.pdf?x#y", "a.html?#", "a.jpg%2Fb", "a.pdf%20", "?a=1&&b=2"]),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("rules", RULES)
+@settings(deadline=None, max_examples=300)
+@given(st.lists(PLAIN_URLS, max_size=30))
+def test_quick_way_on_lines_that_are_nearly_plain(rules: UrlFilter, lines: list[bytes]) -> None:
+    assert_same_verdicts(rules, lines)
+
+
+def assert_same_verdicts(rules: UrlFilter, lines: list[bytes]) -> None:
     tally = Tally()
-    urls, keys = rules.sift(lines, tally)
-    verdicts = [rules.judge(line) for line in lines if line and not line.isspace()]
-    kept = [verdict for verdict in verdicts if verdict.reason is None]
-    assert urls == [verdict.url for verdict in kept]
-    assert keys == [verdict.key for verdict in kept]
-    assert sum(tally.dropped.values()) == len(verdicts) - len(kept)
-    assert all(len(url.splitlines()) == 1 for url in urls)
+    kept = BlockSieve(rules).sift(b"\n".join(lines), tally)
+    verdicts = [rules.judge(line.decode("utf-8", "surrogateescape")) for line in lines if line and not line.isspace()]
+    expected = kept_of([
+        (verdict.url.encode("utf-8", "surrogateescape"), verdict.key.encode()) for verdict in verdicts if not verdict.reason
+    ])  # fmt: skip
+    assert kept.text == expected.text
+    for found, wanted in zip(kept[1:], expected[1:], strict=True):
+        assert found.tolist() == wanted.tolist()
+    assert tally.dropped == Counter(verdict.reason for verdict in verdicts if verdict.reason)
+    assert all(len(url.splitlines()) == 1 for url in kept.text.decode("utf-8", "surrogateescape").split("\n")[:-1])
 
 
 LABELS = st.text(st.sampled_from("abc019-"), min_size=1, max_size=6)

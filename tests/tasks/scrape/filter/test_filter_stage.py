@@ -185,7 +185,7 @@ def test_tracking_parameters() -> None:
     assert [tracking.matches(text) for text in ("UTM_x=1", "ref", "ref=2", "feature=share", "feature=a", "refer=1")] == [
         True, True, True, True, False, False
     ]  # fmt: skip
-    assert tracking.some_in("a=1&utm_source=2") and tracking.some_in("ref") and not tracking.some_in("xref=1&b=utm_")
+
 
 
 # A list that changes changes what the stage makes: raise FILTER.version, then write the new digest here.

@@ -1,0 +1,229 @@
+"""The filter's quick way: verdicts for all lines of a block at once, by array operations over its bytes.
+
+Heads are looked up for all lines together (filter_heads), so that a line of a dropped host never becomes an object of
+Python. The other lines are gathered; those whose path and query hold plain characters alone get their verdict and the
+digest of their key from the places of dots, slashes and marks. What is left, one line in thirty of a list of submitted
+links, is judged one by one. The answers are those of `UrlFilter.judge`, which is the definition.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tasks.scrape.filter_digest import (
+    HIGH_START,
+    LOW_START,
+    PADDING,
+    TEXT_START,
+    Places,
+    Words,
+    digest,
+    digests_of,
+    words_of_buffer,
+)
+from tasks.scrape.filter_heads import KEPT, NOT_PLAIN, HeadTable, HeadVerdict
+from tasks.scrape.filter_lines import ENTITY, PlainLines
+from tasks.scrape.filter_reasons import REASONS, FilterReason, Tally
+
+Mask = npt.NDArray[np.bool_]
+PASSED = "passed"
+"""Label of the lines of a site that are no copies of each other as far as is known when they are counted."""
+_NEWLINE = 10
+
+
+class Kept(NamedTuple):
+    """URLs of a block that are kept so far, in order, and what they are compared by."""
+
+    text: bytes
+    """The URLs, each with a line end."""
+    high: Words
+    """First half of the digests [URLs] of their keys."""
+    low: Words
+    exact: Words
+    """Digests [URLs] of the URLs as they are."""
+
+
+NOTHING = Kept(b"", *(np.zeros(0, np.uint64) for _ in range(3)))
+
+
+class LineRules(Protocol):
+    """What a sieve asks of the rules."""
+
+    repairs_entities: bool
+    """Lines are judged with `&` for `&amp;`."""
+
+    def judge_head(self, head: bytes) -> HeadVerdict:
+        """The verdict about a line's beginning up to the third slash."""
+
+    def judge_rests(self, lines: PlainLines) -> Places:
+        """For lines whose head is kept: the place of the reason in REASONS, KEPT, or NOT_PLAIN."""
+
+    def judge_bytes(self, line: bytes) -> tuple[FilterReason | None, bytes, bytes]:
+        """The reason, the URL and its key for any one line that is not blank."""
+
+    def site_of(self, head: bytes) -> str:
+        """The site that lines with this plain or canonical head belong to."""
+
+
+class BlockSieve:
+    """Rules for lines, applied to blocks."""
+
+    def __init__(self, rules: LineRules) -> None:
+        self._rules = rules
+        self._heads = HeadTable(rules.judge_head)
+        self._dropped: dict[tuple[int, int], int] = {}
+        """Lines with a kept head that were dropped, by number of the head and place of the reason."""
+
+    def sift(self, data: bytes, tally: Tally) -> Kept:
+        """What is kept of the lines of `data` (any bytes, whole lines). Blank lines are passed over."""
+        heads = self._heads
+        if heads.is_full:
+            self.finish(tally)
+        buffer = data + b"\n" + PADDING
+        array = np.frombuffer(buffer, np.uint8, len(data) + 1)
+        ends = np.flatnonzero(array == _NEWLINE)
+        starts = np.concatenate(([0], ends[:-1] + 1))
+        slashes = np.append(np.flatnonzero(array == ord("/")), len(array))
+        head_lengths = np.minimum(slashes[np.searchsorted(slashes[:-1], starts + len("https://"))], ends) - starts
+        numbers = heads.find(buffer, words_of_buffer(buffer), starts, head_lengths)
+        np.add.at(heads.counts, numbers, 1)
+        codes = heads.codes[numbers]
+        self._drop(buffer, starts, ends, codes, tally)
+        places = np.flatnonzero(codes == KEPT)
+        text = array[np.repeat(codes == KEPT, ends - starts + 1)].tobytes()
+        # the one repair that many lines need; a line that needs others is judged as it was
+        lines = PlainLines(text.replace(ENTITY, b"&") if self._rules.repairs_entities else text, head_lengths[places])
+        numbers = numbers[places]
+        verdicts = self._rules.judge_rests(lines)
+        self._drop(lines.buffer, lines.starts, lines.ends, verdicts, tally)
+        self._count_dropped(numbers, verdicts)
+        plain = np.flatnonzero(verdicts == KEPT)
+        kept = _digested(lines, plain, heads.high[numbers[plain]], heads.low[numbers[plain]])
+        odd = np.flatnonzero(verdicts == NOT_PLAIN)
+        slow = np.concatenate((np.flatnonzero(codes == NOT_PLAIN), places[odd]))
+        owners = np.concatenate((np.full(len(slow) - len(odd), -1), numbers[odd]))
+        order = np.argsort(slow)
+        slow, owners = slow[order], owners[order]
+        raw = [buffer[first:last] for first, last in zip(starts[slow].tolist(), ends[slow].tolist(), strict=True)]
+        judged, more = self._sift_slowly(raw, owners.tolist(), tally)
+        if not judged:
+            return kept
+        lengths = lines.ends[plain] - lines.starts[plain] + 1
+        return _merged(kept, places[plain], lengths, more, slow[judged])
+
+    @staticmethod
+    def _drop(buffer: bytes, starts: Places, ends: Places, codes: Places, tally: Tally) -> None:
+        counts = np.bincount(codes[codes >= 0], minlength=len(REASONS)).tolist()
+        for code, count in enumerate(counts):
+            if count:
+
+                def line_at(place: int, code: int = code) -> str:
+                    line = np.flatnonzero(codes == code)[place]
+                    return buffer[starts[line] : ends[line]].decode("utf-8", "surrogateescape")
+
+                tally.drop_many(REASONS[code], count, line_at)
+
+    def _count_dropped(self, numbers: Places, verdicts: Places) -> None:
+        dropped = np.flatnonzero(verdicts >= 0)
+        pairs, counts = np.unique(numbers[dropped] * len(REASONS) + verdicts[dropped], return_counts=True)
+        for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
+            self._count(*divmod(pair, len(REASONS)), count)
+
+    def _count(self, number: int, code: int, amount: int) -> None:
+        self._dropped[number, code] = self._dropped.get((number, code), 0) + amount
+
+    def _sift_slowly(self, lines: list[bytes], owners: list[int], tally: Tally) -> tuple[list[int], list[tuple[bytes, bytes]]]:
+        """Places of the lines that are kept, and their URLs and keys."""
+        kept: list[int] = []
+        found: list[tuple[bytes, bytes]] = []
+        for place, (line, owner) in enumerate(zip(lines, owners, strict=True)):
+            if not line or line.isspace():
+                continue
+            reason, url, key = self._rules.judge_bytes(line)
+            if reason is None:
+                kept.append(place)
+                found.append((url, key))
+                if owner < 0:
+                    tally.sites.add(self._rules.site_of(_split_key(key)[0]), PASSED, 1)
+                continue
+            tally.drop(reason, line.decode("utf-8", "surrogateescape"))
+            if owner >= 0:
+                self._count(owner, REASONS.index(reason), 1)
+        return kept, found
+
+    def finish(self, tally: Tally) -> None:
+        """Counts of the sites; then every head is forgotten."""
+        heads = self._heads
+        counts, codes = heads.counts.tolist(), heads.codes.tolist()
+        sites = {}
+        for head, number in heads.numbers.items():
+            code = codes[number]
+            if code == NOT_PLAIN or not counts[number]:
+                continue
+            site = sites[number] = self._rules.site_of(head)
+            if code >= 0:
+                tally.sites.add(site, REASONS[code].value, counts[number])
+        for (number, code), count in self._dropped.items():
+            tally.sites.add(sites[number], REASONS[code].value, count)
+            counts[number] -= count
+        for number, site in sites.items():
+            if codes[number] == KEPT and counts[number]:
+                tally.sites.add(site, PASSED, counts[number])
+        self._dropped.clear()
+        heads.forget()
+
+
+def _digested(lines: PlainLines, places: Places, high: Words, low: Words) -> Kept:
+    """The lines at `places`; `high` and `low` are the digests of their canonical heads, and are written to."""
+    starts, ends, rests = lines.starts[places], lines.ends[places], lines.head_ends[places]
+    others = np.array(sorted(set(lines.keys).intersection(places.tolist())), np.int64)
+    owners = np.searchsorted(places, others)
+    keys = digests_of([lines.keys[line] for line in others.tolist()], high[owners], low[owners])
+    digest(lines.words, rests, lines.key_ends[places] - rests, high, low)
+    high[owners], low[owners] = keys
+    exact = np.full(len(places), TEXT_START)
+    digest(lines.words, starts, ends - starts, exact, None)
+    if len(places) == len(lines.starts):
+        return Kept(lines.text, high, low, exact)
+    mask = np.zeros(len(lines.starts), bool)
+    mask[places] = True
+    return Kept(lines.array[np.repeat(mask, lines.ends - lines.starts + 1)].tobytes(), high, low, exact)
+
+
+def _split_key(key: bytes) -> tuple[bytes, bytes]:
+    """Scheme, host and port, and the rest of a key."""
+    ends = [place for mark in (b"/", b"?") if (place := key.find(mark, len(b"https://"))) >= 0]
+    end = min(ends, default=len(key))
+    return key[:end], key[end:]
+
+
+def digests_of_keys(keys: list[bytes]) -> tuple[Words, Words]:
+    """The digests of keys given one by one."""
+    parts = [_split_key(key) for key in keys]
+    high, low = digests_of([head for head, _ in parts], HIGH_START, LOW_START)
+    return digests_of([rest for _, rest in parts], high, low)
+
+
+def kept_of(pairs: list[tuple[bytes, bytes]]) -> Kept:
+    """URLs and keys given one by one."""
+    urls = [url for url, _ in pairs]
+    high, low = digests_of_keys([key for _, key in pairs])
+    return Kept(b"".join(url + b"\n" for url in urls), high, low, digests_of(urls, TEXT_START)[0])
+
+
+def _merged(kept: Kept, places: Places, lengths: Places, more: list[tuple[bytes, bytes]], more_places: Places) -> Kept:
+    """`kept` and `more` in the order of their places in the block; `lengths` [kept] are bytes with the line end."""
+    cuts = np.concatenate(([0], np.cumsum(lengths)))[np.searchsorted(places, more_places)].tolist()
+    pieces: list[bytes] = []
+    last = 0
+    for cut, (url, _) in zip(cuts, more, strict=True):
+        pieces += (kept.text[last:cut], url, b"\n")
+        last = cut
+    pieces.append(kept.text[last:])
+    others = kept_of(more)
+    order = np.argsort(np.concatenate((places, more_places)))
+    joined = (np.concatenate(pair)[order] for pair in zip(kept[1:], others[1:], strict=True))
+    return Kept(b"".join(pieces), *joined)

@@ -13,17 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tasks.scrape.filter_digest import (
-    HIGH_START,
-    LOW_START,
-    PADDING,
-    TEXT_START,
-    Places,
-    Words,
-    digest,
-    digests_of,
-    words_of_buffer,
-)
+from tasks.scrape.filter_digest import PADDING, Places, Words, digest, digests_of, joined, words_of_buffer
 from tasks.scrape.filter_heads import KEPT, NOT_PLAIN, HeadTable, HeadVerdict
 from tasks.scrape.filter_lines import ENTITY, PlainLines
 from tasks.scrape.filter_reasons import REASONS, FilterReason, Tally
@@ -55,8 +45,8 @@ class LineRules(Protocol):
     repairs_entities: bool
     """Lines are judged with `&` for `&amp;`."""
 
-    def judge_head(self, head: bytes) -> HeadVerdict:
-        """The verdict about a line's beginning up to the third slash."""
+    def judge_heads(self, heads: list[bytes]) -> list[HeadVerdict]:
+        """The verdicts about beginnings of lines, up to the third slash."""
 
     def judge_rests(self, lines: PlainLines) -> Places:
         """For lines whose head is kept: the place of the reason in REASONS, KEPT, or NOT_PLAIN."""
@@ -73,7 +63,7 @@ class BlockSieve:
 
     def __init__(self, rules: LineRules) -> None:
         self._rules = rules
-        self._heads = HeadTable(rules.judge_head)
+        self._heads = HeadTable(rules.judge_heads)
         self._dropped: dict[tuple[int, int], int] = {}
         """Lines with a kept head that were dropped, by number of the head and place of the reason."""
 
@@ -101,7 +91,7 @@ class BlockSieve:
         self._drop(lines.buffer, lines.starts, lines.ends, verdicts, tally)
         self._count_dropped(numbers, verdicts)
         plain = np.flatnonzero(verdicts == KEPT)
-        kept = _digested(lines, plain, heads.high[numbers[plain]], heads.low[numbers[plain]])
+        kept = _digested(lines, plain, heads, numbers[plain])
         odd = np.flatnonzero(verdicts == NOT_PLAIN)
         slow = np.concatenate((np.flatnonzero(codes == NOT_PLAIN), places[odd]))
         owners = np.concatenate((np.full(len(slow) - len(odd), -1), numbers[odd]))
@@ -135,7 +125,9 @@ class BlockSieve:
     def _count(self, number: int, code: int, amount: int) -> None:
         self._dropped[number, code] = self._dropped.get((number, code), 0) + amount
 
-    def _sift_slowly(self, lines: list[bytes], owners: list[int], tally: Tally) -> tuple[list[int], list[tuple[bytes, bytes]]]:
+    def _sift_slowly(
+        self, lines: list[bytes], owners: list[int], tally: Tally
+    ) -> tuple[list[int], list[tuple[bytes, bytes]]]:
         """Places of the lines that are kept, and their URLs and keys."""
         kept: list[int] = []
         found: list[tuple[bytes, bytes]] = []
@@ -147,7 +139,7 @@ class BlockSieve:
                 kept.append(place)
                 found.append((url, key))
                 if owner < 0:
-                    tally.sites.add(self._rules.site_of(_split_key(key)[0]), PASSED, 1)
+                    tally.sites.add(self._rules.site_of(_split(key)[0]), PASSED, 1)
                 continue
             tally.drop(reason, line.decode("utf-8", "surrogateescape"))
             if owner >= 0:
@@ -157,61 +149,55 @@ class BlockSieve:
     def finish(self, tally: Tally) -> None:
         """Counts of the sites; then every head is forgotten."""
         heads = self._heads
-        counts, codes = heads.counts.tolist(), heads.codes.tolist()
-        sites = {}
-        for head, number in heads.numbers.items():
-            code = codes[number]
-            if code == NOT_PLAIN or not counts[number]:
-                continue
-            site = sites[number] = self._rules.site_of(head)
-            if code >= 0:
-                tally.sites.add(site, REASONS[code].value, counts[number])
+        counts, codes, sites = heads.counts.tolist(), heads.codes.tolist(), heads.sites
         for (number, code), count in self._dropped.items():
             tally.sites.add(sites[number], REASONS[code].value, count)
             counts[number] -= count
-        for number, site in sites.items():
-            if codes[number] == KEPT and counts[number]:
-                tally.sites.add(site, PASSED, counts[number])
+        for site, code, count in zip(sites, codes, counts, strict=False):
+            if code != NOT_PLAIN and count:
+                tally.sites.add(site, PASSED if code == KEPT else REASONS[code].value, count)
         self._dropped.clear()
         heads.forget()
 
 
-def _digested(lines: PlainLines, places: Places, high: Words, low: Words) -> Kept:
-    """The lines at `places`; `high` and `low` are the digests of their canonical heads, and are written to."""
-    starts, ends, rests = lines.starts[places], lines.ends[places], lines.head_ends[places]
-    others = np.array(sorted(set(lines.keys).intersection(places.tolist())), np.int64)
-    owners = np.searchsorted(places, others)
-    keys = digests_of([lines.keys[line] for line in others.tolist()], high[owners], low[owners])
-    digest(lines.words, rests, lines.key_ends[places] - rests, high, low)
-    high[owners], low[owners] = keys
-    exact = np.full(len(places), TEXT_START)
-    digest(lines.words, starts, ends - starts, exact, None)
+def _digested(lines: PlainLines, places: Places, heads: HeadTable, numbers: Places) -> Kept:
+    """The lines at `places`, whose heads are `numbers`."""
+    starts, key_ends, ends = lines.head_ends[places], lines.key_ends[places], lines.ends[places]
+    high, low = digest(lines.words, starts, key_ends - starts)
+    exact = high.copy()
+    longer = np.flatnonzero(key_ends < ends)
+    others = np.array(sorted(set(lines.keys).intersection(places.tolist())), np.int64) if lines.keys else longer[:0]
+    if len(others):
+        owners = np.searchsorted(places, others)
+        high[owners], low[owners] = digests_of([lines.keys[line] for line in others.tolist()])
+    if len(longer):
+        exact[longer], _ = digest(lines.words, starts[longer], (ends - starts)[longer])
+    found = joined(heads.high[numbers], high), joined(heads.low[numbers], low), joined(heads.exact[numbers], exact)
     if len(places) == len(lines.starts):
-        return Kept(lines.text, high, low, exact)
+        return Kept(lines.text, *found)
     mask = np.zeros(len(lines.starts), bool)
     mask[places] = True
-    return Kept(lines.array[np.repeat(mask, lines.ends - lines.starts + 1)].tobytes(), high, low, exact)
+    return Kept(lines.array[np.repeat(mask, lines.ends - lines.starts + 1)].tobytes(), *found)
 
 
-def _split_key(key: bytes) -> tuple[bytes, bytes]:
-    """Scheme, host and port, and the rest of a key."""
-    ends = [place for mark in (b"/", b"?") if (place := key.find(mark, len(b"https://"))) >= 0]
-    end = min(ends, default=len(key))
-    return key[:end], key[end:]
+def _split(url: bytes) -> tuple[bytes, bytes]:
+    """Scheme, host and port, and the rest."""
+    slash, mark = url.find(b"/", len(b"https://")), url.find(b"?", len(b"https://"))
+    end = slash if mark < 0 or 0 <= slash < mark else mark
+    return (url, b"") if end < 0 else (url[:end], url[end:])
 
 
-def digests_of_keys(keys: list[bytes]) -> tuple[Words, Words]:
-    """The digests of keys given one by one."""
-    parts = [_split_key(key) for key in keys]
-    high, low = digests_of([head for head, _ in parts], HIGH_START, LOW_START)
-    return digests_of([rest for _, rest in parts], high, low)
+def _digests_of_urls(urls: list[bytes]) -> tuple[Words, Words]:
+    parts = [_split(url) for url in urls]
+    heads, rests = digests_of([head for head, _ in parts]), digests_of([rest for _, rest in parts])
+    return joined(heads[0], rests[0]), joined(heads[1], rests[1])
 
 
 def kept_of(pairs: list[tuple[bytes, bytes]]) -> Kept:
     """URLs and keys given one by one."""
     urls = [url for url, _ in pairs]
-    high, low = digests_of_keys([key for _, key in pairs])
-    return Kept(b"".join(url + b"\n" for url in urls), high, low, digests_of(urls, TEXT_START)[0])
+    keys = _digests_of_urls([key for _, key in pairs])
+    return Kept(b"".join(url + b"\n" for url in urls), *keys, _digests_of_urls(urls)[0])
 
 
 def _merged(kept: Kept, places: Places, lengths: Places, more: list[tuple[bytes, bytes]], more_places: Places) -> Kept:

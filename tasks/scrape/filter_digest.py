@@ -19,10 +19,10 @@ Places: TypeAlias = npt.NDArray[np.int64]
 WORD_BYTES = 8
 PADDING = bytes(8 * WORD_BYTES)
 """What must follow the last string of a buffer: words are read whole, and a few beyond a short string."""
-# Digits of pi: numbers without a plan
-HIGH_START, LOW_START, TEXT_START = map(np.uint64, (0x243F6A8885A308D3, 0x13198A2E03707344, 0xA4093822299F31D0))
 LOWER_CASE = np.uint64(0x2020202020202020)
 """Bits that turn a word's letters to lower case, and change no digit."""
+# Digits of pi: numbers without a plan
+_HIGH_START, _LOW_START = np.uint64(0x243F6A8885A308D3), np.uint64(0x13198A2E03707344)
 _HIGH, _LOW = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 _SHIFT = np.uint64(32)
 _MASKS = np.array([(1 << 8 * width) - 1 for width in range(WORD_BYTES + 1)], dtype="<u8")
@@ -44,46 +44,47 @@ def _step(state: Words, word: Words, factor: np.uint64) -> None:
     state ^= state >> _SHIFT
 
 
-def digest(words: Words, starts: Places, lengths: Places, high: Words, low: Words | None) -> None:
-    """Carry the chains `high` and `low` [strings] on over the strings at `starts`, in place.
+def digest(words: Words, starts: Places, lengths: Places) -> tuple[Words, Words]:
+    """Both chains [strings] over the strings at `starts`, `lengths` bytes each.
 
-    `words` is `words_of_buffer` of a buffer that ends in PADDING; `lengths` are bytes. Without `low` there is one chain.
+    `words` is `words_of_buffer` of a buffer that ends in PADDING.
     """
-    sizes = lengths.astype(np.uint64)
-    _step(high, sizes, _LOW)
-    if low is not None:
-        _step(low, sizes, _HIGH)
+    high = lengths.astype(np.uint64)
+    low = high ^ _LOW_START
+    high ^= _HIGH_START
     places, rest = starts, lengths
     active: Places | None = None
     while True:
         more = np.flatnonzero(rest > 0)
         if not len(more):
-            return
+            return high, low
         if len(more) < len(rest):
             places, rest = places[more], rest[more]
             active = more if active is None else active[more]
         word = words[places]
-        word &= masks_of(rest)
+        if int(rest.min()) < WORD_BYTES:
+            word &= masks_of(rest)
         if active is None:
             _step(high, word, _HIGH)
-            if low is not None:
-                _step(low, word, _LOW)
+            _step(low, word, _LOW)
         else:
             part = high[active]
             _step(part, word, _HIGH)
             high[active] = part
-            if low is not None:
-                part = low[active]
-                _step(part, word, _LOW)
-                low[active] = part
+            part = low[active]
+            _step(part, word, _LOW)
+            low[active] = part
         places, rest = places + WORD_BYTES, rest - WORD_BYTES
 
 
-def digests_of(texts: Sequence[bytes], high: Words | np.uint64, low: Words | np.uint64 | None = None) -> tuple[Words, Words]:
-    """`digest` of separate strings, from the given states. Returns both chains [strings]; the second is 0 without `low`."""
+def digests_of(texts: Sequence[bytes]) -> tuple[Words, Words]:
+    """`digest` of separate strings."""
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-    starts = np.cumsum(lengths) - lengths
-    first = np.array(np.broadcast_to(high, len(texts)), np.uint64)
-    second = None if low is None else np.array(np.broadcast_to(low, len(texts)), np.uint64)
-    digest(words_of_buffer(b"".join(texts) + PADDING), starts, lengths, first, second)
-    return first, np.zeros_like(first) if second is None else second
+    return digest(words_of_buffer(b"".join(texts) + PADDING), np.cumsum(lengths) - lengths, lengths)
+
+
+def joined(first: Words, second: Words) -> Words:
+    """One digest for each pair of strings, from a digest of either."""
+    both = first * _LOW
+    _step(both, second, _HIGH)
+    return both

@@ -12,13 +12,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tasks.scrape.filter_digest import Places, Words, digests_of, masks_of, HIGH_START, LOW_START, WORD_BYTES
+from tasks.scrape.filter_digest import WORD_BYTES, Places, Words, digests_of, masks_of
 
 MAX_REMEMBERED_HEADS = 2_000_000
 """About 200 bytes each."""
 NUM_WORDS = 5
 """A head of more than 40 bytes is looked up in the dictionary."""
-TABLE_BITS = 17
+TABLE_BITS = 18
 KEPT, NOT_PLAIN = -1, -2
 """What stands where a dropped head has the number of its reason."""
 LENGTH_BITS = 6
@@ -35,12 +35,14 @@ class HeadVerdict(NamedTuple):
     """KEPT, NOT_PLAIN (its lines must be judged one by one) or the number of a reason."""
     canonical: bytes = b""
     """The head in canonical form; what keys begin with."""
+    site: str = ""
+    """The site that is counted."""
 
 
 class HeadTable:
     """Verdicts about heads, by number: a head keeps its number until the table is emptied."""
 
-    def __init__(self, judge: Callable[[bytes], HeadVerdict]) -> None:
+    def __init__(self, judge: Callable[[list[bytes]], list[HeadVerdict]]) -> None:
         self._judge = judge
         self.forget()
 
@@ -50,9 +52,11 @@ class HeadTable:
         self._rows = np.zeros((1 << TABLE_BITS, NUM_WORDS), dtype="<u8")
         self._row_numbers = np.full(1 << TABLE_BITS, _LENGTH, np.int64)
         """Number and length; at first a length that none of the lines has."""
+        self.sites: list[str] = []
         self._room = 1 << 12
         self.codes = np.zeros(self._room, np.int8)
-        self.high, self.low = np.zeros(self._room, np.uint64), np.zeros(self._room, np.uint64)
+        self.high, self.low, self.exact = (np.zeros(self._room, np.uint64) for _ in range(3))
+        """Digests of the canonical heads, and of the heads as they are."""
         self.counts = np.zeros(self._room, np.int64)
 
     @property
@@ -102,14 +106,16 @@ class HeadTable:
         last = first + len(heads)
         while last > self._room:
             self._room *= 2
-        for name in ("codes", "high", "low", "counts"):
+        for name in ("codes", "high", "low", "exact", "counts"):
             old = getattr(self, name)
             if len(old) < self._room:
                 wider = np.zeros(self._room, old.dtype)
                 wider[: len(old)] = old
                 setattr(self, name, wider)
-        verdicts = [self._judge(head) for head in heads]
+        verdicts = self._judge(heads)
         self.codes[first:last] = [verdict.code for verdict in verdicts]
+        self.sites += [verdict.site for verdict in verdicts]
         canonical = [verdict.canonical for verdict in verdicts]
-        self.high[first:last], self.low[first:last] = digests_of(canonical, HIGH_START, LOW_START)
+        self.high[first:last], self.low[first:last] = digests_of(canonical)
+        self.exact[first:last], _ = digests_of(heads)
         self.numbers.update(zip(heads, range(first, last), strict=True))

@@ -13,7 +13,16 @@ PLAIN, NEWLINE, SLASH, DOT, QUESTION, HASH, PERCENT, AMPERSAND, ODD = range(9)
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 # No entities, quotation marks or other characters that a repair or the canonical form would touch
 _PLAIN = _LETTERS + b"_~+:@!$*,=-'()[]"
-_MARKS = {NEWLINE: b"\n", SLASH: b"/", DOT: b".", QUESTION: b"?", HASH: b"#", PERCENT: b"%", AMPERSAND: b"&", PLAIN: _PLAIN}
+_MARKS = {
+    NEWLINE: b"\n",
+    SLASH: b"/",
+    DOT: b".",
+    QUESTION: b"?",
+    HASH: b"#",
+    PERCENT: b"%",
+    AMPERSAND: b"&",
+    PLAIN: _PLAIN,
+}
 _KINDS = bytes(next((kind for kind, marks in _MARKS.items() if code in marks), ODD) for code in range(256))
 _ENDS = np.zeros(256, bool)
 _ENDS[list(_LETTERS + b"/_=+-")] = True
@@ -35,7 +44,7 @@ class PlainLines:
         self.words = words_of_buffer(self.buffer)
         self.array = np.frombuffer(self.buffer, np.uint8, len(text))
         kinds = np.frombuffer(text.translate(_KINDS), np.uint8)
-        marks = np.flatnonzero(kinds)
+        marks = np.flatnonzero(kinds != PLAIN)
         mark_kinds = kinds[marks]
         self.ends = marks[mark_kinds == NEWLINE]
         self.starts = np.concatenate(([0], self.ends[:-1] + 1)) if len(self.ends) else self.ends

@@ -34,7 +34,8 @@ from tasks.scrape.url_lists import (
 )
 
 MAX_REMEMBERED_PLACES = 2_000_000
-_PLAIN_HEAD = re.compile(rb"(https?)://([a-z0-9.-]+)")
+_PLAIN_HEAD = re.compile(rb"https?://[a-z0-9.-]+")
+_NUMBERS = {reason: number for number, reason in enumerate(FilterReason)}
 _OTHER_SCHEME = re.compile(r"[a-z][a-z0-9+-]*:(?!\d)", re.IGNORECASE)
 _PARAMETERS = re.compile(";[^/]*$")
 PAGE_EXTENSIONS = ("html", "htm", "shtml", "xhtml", "php", "aspx", "asp", "jsp", "cfm", "com", "org", "net")
@@ -59,7 +60,9 @@ class UrlFilter:
     def __init__(self, config: FilterConfig) -> None:
         """Reads the lists. Raises UserError for an entry that names no host."""
         self._min, self._max = config.min_url_characters, config.max_url_characters
-        tracking = self._tracking = TrackingList(words_of(_entries(config.tracking_parameters_file, "tracking_parameters")))
+        tracking = self._tracking = TrackingList(
+            words_of(_entries(config.tracking_parameters_file, "tracking_parameters"))
+        )
         self._rules = CanonicalRules(
             ignore_scheme=config.same_page_without_scheme,
             ignore_www=config.same_page_without_www,
@@ -81,7 +84,9 @@ class UrlFilter:
         self._suffixes = public_suffixes()
         self._verdicts: dict[tuple[str, str], HostVerdict] = {}
         self._known_endings = np.concatenate((plain_words(self._innocent), plain_words(self._extensions)))
-        self._ending_drops = np.repeat((False, True), (len(plain_words(self._innocent)), len(plain_words(self._extensions))))
+        self._ending_drops = np.repeat(
+            (False, True), (len(plain_words(self._innocent)), len(plain_words(self._extensions)))
+        )
         order = np.argsort(self._known_endings)
         self._known_endings, self._ending_drops = self._known_endings[order], self._ending_drops[order]
 
@@ -138,16 +143,19 @@ class UrlFilter:
         url, reason, key = self.judge(line.decode("utf-8", "surrogateescape"))
         return reason, url.encode("utf-8", "surrogateescape"), key.encode()
 
-    def judge_head(self, head: bytes) -> HeadVerdict:
-        """The verdict about what a line says before its third slash, when that is plain."""
-        match = _PLAIN_HEAD.fullmatch(head)
-        if match is None:
-            return HeadVerdict(NOT_PLAIN)
-        scheme, host = match.groups()
-        verdict = self._hosts.judge_plain(scheme.decode(), host.decode())
-        if isinstance(verdict, FilterReason):
-            return HeadVerdict(REASONS.index(verdict))
-        return HeadVerdict(KEPT, verdict.encode())
+    def judge_heads(self, heads: list[bytes]) -> list[HeadVerdict]:
+        """The verdicts about what lines say before their third slash, when that is plain."""
+        judge, numbers, is_plain = self._hosts.judge_plain, _NUMBERS, _PLAIN_HEAD.fullmatch
+        verdicts: list[HeadVerdict] = []
+        for head in heads:
+            match = is_plain(head)
+            if match is None:
+                verdicts.append(HeadVerdict(NOT_PLAIN))
+                continue
+            scheme, host = match[0].decode().split("://")
+            reason, canonical, site = judge(scheme, host)
+            verdicts.append(HeadVerdict(KEPT if reason is None else numbers[reason], canonical.encode(), site))
+        return verdicts
 
     def site_of(self, head: bytes) -> str:
         """The registrable domain, or the host where there is none."""
@@ -168,7 +176,9 @@ class UrlFilter:
         verdicts[lengths < self._min] = REASONS.index(FilterReason.TOO_SHORT)
         verdicts[lines.odd] = NOT_PLAIN
         if self._words:
-            found = np.concatenate((lines.lines_at(self._finder.places(lines.buffer)), np.flatnonzero(lines.escaped)))
+            found = np.concatenate(
+                (lines.lines_at(self._finder.places(lines.buffer, lines.words)), np.flatnonzero(lines.escaped))
+            )
             for line in found[verdicts[found] == KEPT].tolist():
                 if self._words.hits(split_words(_unescaped(lines.path(line)))):
                     verdicts[line] = REASONS.index(FilterReason.BLOCKED_WORD)
@@ -177,18 +187,25 @@ class UrlFilter:
     def _look_at_queries(self, lines: PlainLines) -> None:
         """Keys of lines where a slash before the query or a parameter is left out."""
         some = lines.has_empty_parameter()
-        if self._rules.ignore_trailing_slash:
-            some |= lines.array[lines.path_ends - 1] == ord("/")
         parameters = lines.parameters()
         some[lines.lines_at(parameters[self._tracking.may_begin_at(lines.words[parameters])])] = True
-        for line in np.flatnonzero(some & lines.has_query & ~lines.odd).tolist():
+        plain = lines.has_query & ~lines.odd
+        for line in np.flatnonzero(some & plain).tolist():
             lines.keys[line] = canonical_rest(lines.rest(line).decode(), self._rules).encode()
+        if self._rules.ignore_trailing_slash:
+            for line in np.flatnonzero((lines.array[lines.path_ends - 1] == ord("/")) & plain & ~some).tolist():
+                path, mark, query = lines.rest(line).partition(b"?")
+                lines.keys[line] = path.rstrip(b"/") + mark + query
 
     def _look_at_endings(self, lines: PlainLines, verdicts: Places) -> None:
         dots = lines.last_before(lines.dots, lines.path_ends)
         slashes = lines.last_before(lines.slashes, lines.path_ends)
         # the last segment has a dot, or it is empty and one before it may have one; escapes may stand for either
-        some = (dots >= lines.head_ends) & ((slashes < dots) | (slashes == lines.path_ends - 1) | lines.escaped) & ~lines.odd
+        some = (
+            (dots >= lines.head_ends)
+            & ((slashes < dots) | (slashes == lines.path_ends - 1) | lines.escaped)
+            & ~lines.odd
+        )
         found = np.flatnonzero(some)
         starts = dots[found] + 1
         lengths = lines.path_ends[found] - starts

@@ -82,10 +82,10 @@ class HostRules:
         reason = self._reason(scheme, parts, host)
         return HostVerdict(reason, canonical_head(scheme, host, parts.port, self._rules), host)
 
-    def judge_plain(self, scheme: str, host: str) -> FilterReason | str:
+    def judge_plain(self, scheme: str, host: str) -> tuple[FilterReason | None, str, str]:
         """`judge` for lower-case ASCII letters, digits, dots and hyphens, without port: the same answers, sooner.
 
-        Returns the reason, or the head of the canonical form.
+        Returns the reason, the head of the canonical form (or nothing), and the registrable domain or the host.
         """
         if len(host) > MAX_LABEL_CHARACTERS or "xn--" in host or ".." in host or "." in (host[0], host[-1]):
             return self._judge_fully(scheme, host)
@@ -110,18 +110,20 @@ class HostRules:
         if not tail[0].isalpha() or self._allowed:
             return self._judge_fully(scheme, host)
         if bits & PRIVATE:
-            return FilterReason.PRIVATE_HOST
+            return FilterReason.PRIVATE_HOST, "", registrable if registrable not in ("", "-") else host
         if registrable in ("", "-"):
-            return FilterReason.NO_REGISTRABLE_DOMAIN
+            return FilterReason.NO_REGISTRABLE_DOMAIN, "", host
         if bits & BLOCKED:
-            return FilterReason.BLOCKED_DOMAIN
+            return FilterReason.BLOCKED_DOMAIN, "", registrable
         if self._words and self._words.hits(host.replace("-", ".").split(".")):
-            return FilterReason.BLOCKED_WORD
-        return canonical_head(scheme, host, "", self._rules)
+            return FilterReason.BLOCKED_WORD, "", registrable
+        if self._rules.ignore_www and host.startswith("www."):
+            return None, canonical_head(scheme, host, "", self._rules), registrable
+        return None, f"http://{host}" if self._rules.ignore_scheme else f"{scheme}://{host}", registrable
 
-    def _judge_fully(self, scheme: str, host: str) -> FilterReason | str:
+    def _judge_fully(self, scheme: str, host: str) -> tuple[FilterReason | None, str, str]:
         verdict = self.judge(scheme, host)
-        return verdict.reason or verdict.head
+        return verdict.reason, "" if verdict.reason else verdict.head, self._suffixes.registrable(host) or host
 
     def _reason(self, scheme: str, parts: Authority, host: str) -> FilterReason | None:
         port = parts.port or DEFAULT_PORTS[scheme]

@@ -74,14 +74,17 @@ class MegatronFilter:
         text = url.encode("utf-8", "surrogateescape")
         return reason, text, text
 
-    def judge_head(self, head: bytes) -> HeadVerdict:
-        """The verdict about what a line says before its third slash, when that is plain."""
+    def judge_heads(self, heads: list[bytes]) -> list[HeadVerdict]:
+        """The verdicts about what lines say before their third slash, when that is plain."""
+        return [self._judge_head(head) for head in heads]
+
+    def _judge_head(self, head: bytes) -> HeadVerdict:
         if not _PLAIN_HEAD.fullmatch(head):
             return HeadVerdict(NOT_PLAIN)
         place = head.decode()
         if self._is_listed(place):
-            return HeadVerdict(REASONS.index(FilterReason.BLOCKED_DOMAIN))
-        return HeadVerdict(KEPT if _WELL_FORMED.fullmatch(place) else NOT_PLAIN, head)
+            return HeadVerdict(REASONS.index(FilterReason.BLOCKED_DOMAIN), site=self.site_of(head))
+        return HeadVerdict(KEPT if _WELL_FORMED.fullmatch(place) else NOT_PLAIN, head, self.site_of(head))
 
     def site_of(self, head: bytes) -> str:
         """The registrable domain, or the host where there is none."""

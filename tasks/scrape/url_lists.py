@@ -93,6 +93,8 @@ class WordList:
 
 
 _NUM_LETTERS = 4
+_BEGINNING = 3
+_LOWER_CASE = 0x2020202020202020
 
 
 class WordFinder:
@@ -103,7 +105,9 @@ class WordFinder:
     """
 
     def __init__(self, words: WordList) -> None:
-        starts = {word.encode() for word in (*words.words, *(phrase.split()[0] for phrase in words.phrases)) if word.isascii()}
+        starts = {
+            word.encode() for word in (*words.words, *(phrase.split()[0] for phrase in words.phrases)) if word.isascii()
+        }
         tables = [bytearray(256) for _ in range(_NUM_LETTERS)]
         for number, start in enumerate(sorted(starts)):
             for place, table in enumerate(tables):
@@ -112,13 +116,26 @@ class WordFinder:
                 for letter in letters:
                     table[letter] |= 1 << number * 8 // len(starts)
         self._tables = tuple(map(bytes, tables))
+        self._starts: dict[int, npt.NDArray[np.uint64]] = {}
+        for width in {min(len(start), 8) for start in starts}:
+            cut = {start[:width] for start in starts if min(len(start), 8) == width}
+            numbers = [int.from_bytes(start, "little") | _LOWER_CASE for start in cut]
+            self._starts[(1 << 8 * width) - 1] = np.array(numbers, np.uint64)
 
-    def places(self, text: bytes) -> npt.NDArray[np.int64]:
-        """Places in `text`, which ends in at least four bytes that are part of no word."""
+    def places(self, text: bytes, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """Places in `text`, which ends in at least eight bytes that are part of no word.
+
+        `words` are the eight bytes from each place of `text` on, as little-endian words.
+        """
         found = np.frombuffer(text.translate(_NO_LETTERS), np.uint8)[:-_NUM_LETTERS].copy()
         for place, table in enumerate(self._tables, start=1):
             found &= np.frombuffer(text.translate(table), np.uint8)[place : place + len(found)]
-        return np.flatnonzero(found) + 1
+        places = np.flatnonzero(found != 0) + 1
+        at_places = words[places]
+        sure = np.zeros(len(places), bool)
+        for mask, starts in self._starts.items():
+            sure |= np.isin(at_places & np.uint64(mask) | np.uint64(_LOWER_CASE), starts)
+        return places[sure]
 
 
 _SEPARATORS = re.compile(r"[\W_]+")
@@ -133,10 +150,6 @@ def split_words(text: str) -> list[str]:
     if text.isascii():
         return text.encode().translate(_LOWER_WORDS).decode().split()
     return [word for word in _SEPARATORS.split(text.casefold()) if word]
-
-
-_BEGINNING = 3
-_LOWER_CASE = 0x2020202020202020
 
 
 class TrackingList:

@@ -17,7 +17,7 @@ from tasks.adopt import adopt_urls
 from tasks.errors import StageError
 from tasks.progress import SilentProgress, StageReport
 from tasks.scrape.config import FilterConfig
-from tasks.scrape.filter_reasons import FilterReason, Tally
+from tasks.scrape.filter_reasons import FilterReason
 from tasks.scrape.filter_stage import FILTER
 from tasks.scrape.filter_urls import UrlFilter
 from tasks.store import ArtifactStore
@@ -118,9 +118,8 @@ def _config(given: Case, folder: Path) -> FilterConfig:
 
 def _reason_alone(config: FilterConfig, line: str) -> str | None:
     """Why this line is dropped when it stands alone; None when it is not."""
-    tally = Tally()
-    kept, _ = UrlFilter(config).sift([line.encode("utf-8", "replace").decode()], tally)
-    return None if kept else next(iter(tally.dropped)).value
+    reason = UrlFilter(config).judge(line.encode("utf-8", "replace").decode()).reason
+    return None if reason is None else reason.value
 
 
 def _check_dropped(line: str, reason: str | None, config: FilterConfig, run: Run) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tasks.scrape.canonical_url import STRICT, CanonicalRules, canonical_host, canonical_url, split_authority
@@ -100,7 +100,7 @@ def test_canonical_form_is_its_own(url: str) -> None:
 
 
 LINES = st.lists(
-    st.one_of(URLS, URLS.map(lambda url: url.replace("&", "&amp;")), st.text(st.characters(exclude_characters="\n"), max_size=40)),
+    st.one_of(URLS, URLS.map(lambda url: url.replace("&", "&amp;")), st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=40)),
     max_size=20,
 )  # fmt: skip
 SETTINGS = [
@@ -159,6 +159,9 @@ SUFFIXES = st.sampled_from(sorted(rule.lstrip("!*.") for rule in offline_tldextr
 @given(st.lists(LABELS, max_size=3), SUFFIXES)
 def test_registrable_domain_is_that_of_tldextract(labels: list[str], suffix: str) -> None:
     host = ".".join([*labels, suffix.encode("idna").decode()])
+    # tldextract overlooks `*.b` for a.b where there is also a rule `*.a.b`
+    deeper = public_suffixes(private_domains=True).wildcards
+    assume(host not in deeper or host.partition(".")[2] not in deeper)
     for private in (False, True):
         expected = _EXTRACTS[private](host).top_domain_under_public_suffix or None
         assert public_suffixes(private_domains=private).registrable(host) == expected
@@ -187,7 +190,9 @@ HOST_RULES = HostRules(
 def test_one_walk_over_the_dots_gives_the_same_verdict(labels: list[str], end: str) -> None:
     host = ".".join([*labels, end])
     full = HOST_RULES.judge("https", host)
-    assert HOST_RULES.judge_plain("https", host) == (full.reason or full.head)
+    reason, head, site = HOST_RULES.judge_plain("https", host)
+    assert (reason, head) == (full.reason, "" if full.reason else full.head)
+    assert site == (public_suffixes().registrable(host) or host)
 
 
 @pytest.mark.parametrize("text", ["a:b", "a:80:80", "[::1]x", "a:-1", "a:65536", "a:８０"])

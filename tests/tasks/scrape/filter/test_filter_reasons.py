@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tasks.scrape.config import FilterConfig
+from tasks.scrape.filter_blocks import BlockSieve
 from tasks.scrape.filter_reasons import FilterReason, Tally, example_of
 from tasks.scrape.filter_urls import UrlFilter
 from tasks.scrape.repair_url import repair_url
@@ -87,11 +88,16 @@ def rules() -> UrlFilter:
     return UrlFilter(FilterConfig())
 
 
+def sifted(rules: UrlFilter, *lines: str, tally: Tally | None = None) -> list[str]:
+    data = "\n".join(lines).encode("utf-8", "surrogateescape")
+    return BlockSieve(rules).sift(data, tally or Tally()).text.decode().split("\n")[:-1]
+
+
 @pytest.mark.parametrize(("line", "reason"), DROPPED)
 def test_dropped_for_its_reason(rules: UrlFilter, line: str, reason: FilterReason) -> None:
     assert rules.judge(line).reason == reason
     tally = Tally()
-    assert rules.sift([line], tally) == ([], [])
+    assert sifted(rules, line, tally=tally) == []
     assert tally.dropped == {reason: 1}
     assert len(tally.examples[reason]) == 1
 
@@ -104,13 +110,13 @@ def test_every_reason_has_a_line() -> None:
 def test_kept_and_repaired(rules: UrlFilter, line: str, url: str) -> None:
     verdict = rules.judge(line)
     assert (verdict.url, verdict.reason) == (url, None)
-    assert rules.sift([line], Tally())[0] == [url]
+    assert sifted(rules, line) == [url]
     assert repair_url(url) == url
 
 
 def test_blank_lines_are_no_records(rules: UrlFilter) -> None:
     tally = Tally()
-    assert rules.sift(["", "  ", "\t"], tally) == ([], [])
+    assert sifted(rules, "", "  ", "\t", tally=tally) == []
     assert tally.dropped == {}
 
 
@@ -123,7 +129,7 @@ def test_examples_hide_credentials(line: str) -> None:
 
 def test_too_short_for_the_user() -> None:
     rules, tally = UrlFilter(FilterConfig(min_url_characters=20)), Tally()
-    assert rules.sift(["http://example.com/", "http://example.com/a"], tally)[0] == ["http://example.com/a"]
+    assert sifted(rules, "http://example.com/", "http://example.com/a", tally=tally) == ["http://example.com/a"]
     assert tally.dropped == {FilterReason.TOO_SHORT: 1}
     assert rules.judge("http://example.com/").reason == FilterReason.TOO_SHORT
 

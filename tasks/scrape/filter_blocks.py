@@ -8,19 +8,22 @@ links, is judged one by one. The answers are those of `UrlFilter.judge`, which i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from tasks.scrape.filter_digest import PADDING, Places, Words, digest, digests_of, joined, words_of_buffer
-from tasks.scrape.filter_heads import KEPT, NOT_PLAIN, HeadTable, HeadVerdict
+from tasks.scrape.filter_heads import KEPT, NOT_PLAIN, HeadTable, HeadVerdicts
 from tasks.scrape.filter_lines import ENTITY, PlainLines
 from tasks.scrape.filter_reasons import REASONS, FilterReason, Tally
 
 Mask = npt.NDArray[np.bool_]
 PASSED = "passed"
 """Label of the lines of a site that are no copies of each other as far as is known when they are counted."""
+MAX_BLOCKS = 1000
+"""Blocks after which what is known about heads is counted and forgotten, whatever there is."""
 _NEWLINE = 10
 
 
@@ -45,7 +48,7 @@ class LineRules(Protocol):
     repairs_entities: bool
     """Lines are judged with `&` for `&amp;`."""
 
-    def judge_heads(self, heads: list[bytes]) -> list[HeadVerdict]:
+    def judge_heads(self, heads: list[bytes]) -> HeadVerdicts:
         """The verdicts about beginnings of lines, up to the third slash."""
 
     def judge_rests(self, lines: PlainLines) -> Places:
@@ -53,6 +56,9 @@ class LineRules(Protocol):
 
     def judge_bytes(self, line: bytes) -> tuple[FilterReason | None, bytes, bytes]:
         """The reason, the URL and its key for any one line that is not blank."""
+
+    def key_end(self, rest: bytes) -> int:
+        """Where the key of a plain line ends in what follows its head, if nothing is left out inside."""
 
     def site_of(self, head: bytes) -> str:
         """The site that lines with this plain or canonical head belong to."""
@@ -64,13 +70,13 @@ class BlockSieve:
     def __init__(self, rules: LineRules) -> None:
         self._rules = rules
         self._heads = HeadTable(rules.judge_heads)
-        self._dropped: dict[tuple[int, int], int] = {}
-        """Lines with a kept head that were dropped, by number of the head and place of the reason."""
+        self._dropped: list[Places] = []
+        """Lines with a kept head that were dropped: number of the head times the number of reasons, plus that of theirs."""
 
     def sift(self, data: bytes, tally: Tally) -> Kept:
         """What is kept of the lines of `data` (any bytes, whole lines). Blank lines are passed over."""
         heads = self._heads
-        if heads.is_full:
+        if heads.is_full or len(self._dropped) > MAX_BLOCKS:
             self.finish(tally)
         buffer = data + b"\n" + PADDING
         array = np.frombuffer(buffer, np.uint8, len(data) + 1)
@@ -89,7 +95,7 @@ class BlockSieve:
         numbers = numbers[places]
         verdicts = self._rules.judge_rests(lines)
         self._drop(lines.buffer, lines.starts, lines.ends, verdicts, tally)
-        self._count_dropped(numbers, verdicts)
+        self._dropped.append((numbers * len(REASONS) + verdicts)[verdicts >= 0])
         plain = np.flatnonzero(verdicts == KEPT)
         kept = _digested(lines, plain, heads, numbers[plain])
         odd = np.flatnonzero(verdicts == NOT_PLAIN)
@@ -102,7 +108,7 @@ class BlockSieve:
         if not judged:
             return kept
         lengths = lines.ends[plain] - lines.starts[plain] + 1
-        return _merged(kept, places[plain], lengths, more, slow[judged])
+        return _merged(kept, places[plain], lengths, more, slow[judged], self._rules.key_end)
 
     @staticmethod
     def _drop(buffer: bytes, starts: Places, ends: Places, codes: Places, tally: Tally) -> None:
@@ -116,21 +122,13 @@ class BlockSieve:
 
                 tally.drop_many(REASONS[code], count, line_at)
 
-    def _count_dropped(self, numbers: Places, verdicts: Places) -> None:
-        dropped = np.flatnonzero(verdicts >= 0)
-        pairs, counts = np.unique(numbers[dropped] * len(REASONS) + verdicts[dropped], return_counts=True)
-        for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
-            self._count(*divmod(pair, len(REASONS)), count)
-
-    def _count(self, number: int, code: int, amount: int) -> None:
-        self._dropped[number, code] = self._dropped.get((number, code), 0) + amount
-
     def _sift_slowly(
         self, lines: list[bytes], owners: list[int], tally: Tally
     ) -> tuple[list[int], list[tuple[bytes, bytes]]]:
         """Places of the lines that are kept, and their URLs and keys."""
         kept: list[int] = []
         found: list[tuple[bytes, bytes]] = []
+        dropped: list[int] = []
         for place, (line, owner) in enumerate(zip(lines, owners, strict=True)):
             if not line or line.isspace():
                 continue
@@ -143,14 +141,17 @@ class BlockSieve:
                 continue
             tally.drop(reason, line.decode("utf-8", "surrogateescape"))
             if owner >= 0:
-                self._count(owner, REASONS.index(reason), 1)
+                dropped.append(owner * len(REASONS) + REASONS.index(reason))
+        self._dropped.append(np.array(dropped, np.int64))
         return kept, found
 
     def finish(self, tally: Tally) -> None:
         """Counts of the sites; then every head is forgotten."""
         heads = self._heads
         counts, codes, sites = heads.counts.tolist(), heads.codes.tolist(), heads.sites
-        for (number, code), count in self._dropped.items():
+        pairs, times = np.unique(np.concatenate((*self._dropped, np.zeros(0, np.int64))), return_counts=True)
+        for pair, count in zip(pairs.tolist(), times.tolist(), strict=True):
+            number, code = divmod(pair, len(REASONS))
             tally.sites.add(sites[number], REASONS[code].value, count)
             counts[number] -= count
         for site, code, count in zip(sites, codes, counts, strict=False):
@@ -164,15 +165,15 @@ def _digested(lines: PlainLines, places: Places, heads: HeadTable, numbers: Plac
     """The lines at `places`, whose heads are `numbers`."""
     starts, key_ends, ends = lines.head_ends[places], lines.key_ends[places], lines.ends[places]
     high, low = digest(lines.words, starts, key_ends - starts)
-    exact = high.copy()
+    exact = joined(heads.exact[numbers], high)
     longer = np.flatnonzero(key_ends < ends)
-    others = np.array(sorted(set(lines.keys).intersection(places.tolist())), np.int64) if lines.keys else longer[:0]
+    exact[longer] = joined(exact[longer], digest(lines.words, key_ends[longer], (ends - key_ends)[longer])[0])
+    others = np.array(sorted(lines.keys), np.int64)
+    others = others[np.isin(others, places)]
     if len(others):
         owners = np.searchsorted(places, others)
         high[owners], low[owners] = digests_of([lines.keys[line] for line in others.tolist()])
-    if len(longer):
-        exact[longer], _ = digest(lines.words, starts[longer], (ends - starts)[longer])
-    found = joined(heads.high[numbers], high), joined(heads.low[numbers], low), joined(heads.exact[numbers], exact)
+    found = joined(heads.high[numbers], high), joined(heads.low[numbers], low), exact
     if len(places) == len(lines.starts):
         return Kept(lines.text, *found)
     mask = np.zeros(len(lines.starts), bool)
@@ -187,20 +188,22 @@ def _split(url: bytes) -> tuple[bytes, bytes]:
     return (url, b"") if end < 0 else (url[:end], url[end:])
 
 
-def _digests_of_urls(urls: list[bytes]) -> tuple[Words, Words]:
-    parts = [_split(url) for url in urls]
-    heads, rests = digests_of([head for head, _ in parts]), digests_of([rest for _, rest in parts])
-    return joined(heads[0], rests[0]), joined(heads[1], rests[1])
-
-
-def kept_of(pairs: list[tuple[bytes, bytes]]) -> Kept:
-    """URLs and keys given one by one."""
+def kept_of(pairs: list[tuple[bytes, bytes]], key_end: Callable[[bytes], int]) -> Kept:
+    """URLs and keys given one by one; `key_end` as in LineRules."""
     urls = [url for url, _ in pairs]
-    keys = _digests_of_urls([key for _, key in pairs])
-    return Kept(b"".join(url + b"\n" for url in urls), *keys, _digests_of_urls(urls)[0])
+    parts = [_split(key) for _, key in pairs]
+    heads, rests = digests_of([head for head, _ in parts]), digests_of([rest for _, rest in parts])
+    texts = [_split(url) for url in urls]
+    cuts = [key_end(rest) for _, rest in texts]
+    exact = joined(digests_of([head for head, _ in texts])[0], digests_of([rest[:cut] for (_, rest), cut in zip(texts, cuts, strict=True)])[0])
+    tails = [rest[cut:] for (_, rest), cut in zip(texts, cuts, strict=True)]
+    longer = np.flatnonzero(np.fromiter(map(len, tails), np.int64, len(tails)))
+    exact[longer] = joined(exact[longer], digests_of(tails)[0][longer])
+    text = b"".join(url + b"\n" for url in urls)
+    return Kept(text, joined(heads[0], rests[0]), joined(heads[1], rests[1]), exact)
 
 
-def _merged(kept: Kept, places: Places, lengths: Places, more: list[tuple[bytes, bytes]], more_places: Places) -> Kept:
+def _merged(kept: Kept, places: Places, lengths: Places, more: list[tuple[bytes, bytes]], more_places: Places, key_end: Callable[[bytes], int]) -> Kept:
     """`kept` and `more` in the order of their places in the block; `lengths` [kept] are bytes with the line end."""
     cuts = np.concatenate(([0], np.cumsum(lengths)))[np.searchsorted(places, more_places)].tolist()
     pieces: list[bytes] = []
@@ -209,7 +212,7 @@ def _merged(kept: Kept, places: Places, lengths: Places, more: list[tuple[bytes,
         pieces += (kept.text[last:cut], url, b"\n")
         last = cut
     pieces.append(kept.text[last:])
-    others = kept_of(more)
+    others = kept_of(more, key_end)
     order = np.argsort(np.concatenate((places, more_places)))
     joined = (np.concatenate(pair)[order] for pair in zip(kept[1:], others[1:], strict=True))
     return Kept(b"".join(pieces), *joined)

@@ -28,21 +28,21 @@ _MIX = np.uint64(29)
 _SLOT = np.uint64(64 - TABLE_BITS)
 
 
-class HeadVerdict(NamedTuple):
-    """What a rule says about a head."""
+class HeadVerdicts(NamedTuple):
+    """What rules say about heads; a list each."""
 
-    code: int
+    codes: list[int]
     """KEPT, NOT_PLAIN (its lines must be judged one by one) or the number of a reason."""
-    canonical: bytes = b""
-    """The head in canonical form; what keys begin with."""
-    site: str = ""
-    """The site that is counted."""
+    canonical: list[str]
+    """The heads in canonical form; what keys begin with."""
+    sites: list[str]
+    """The sites that are counted."""
 
 
 class HeadTable:
     """Verdicts about heads, by number: a head keeps its number until the table is emptied."""
 
-    def __init__(self, judge: Callable[[list[bytes]], list[HeadVerdict]]) -> None:
+    def __init__(self, judge: Callable[[list[bytes]], HeadVerdicts]) -> None:
         self._judge = judge
         self.forget()
 
@@ -113,9 +113,8 @@ class HeadTable:
                 wider[: len(old)] = old
                 setattr(self, name, wider)
         verdicts = self._judge(heads)
-        self.codes[first:last] = [verdict.code for verdict in verdicts]
-        self.sites += [verdict.site for verdict in verdicts]
-        canonical = [verdict.canonical for verdict in verdicts]
-        self.high[first:last], self.low[first:last] = digests_of(canonical)
+        self.codes[first:last] = verdicts.codes
+        self.sites += verdicts.sites
+        self.high[first:last], self.low[first:last] = digests_of([head.encode() for head in verdicts.canonical])
         self.exact[first:last], _ = digests_of(heads)
         self.numbers.update(zip(heads, range(first, last), strict=True))

@@ -16,7 +16,7 @@ import numpy as np
 from tasks.scrape.canonical_url import CONTROLS, HEAD, CanonicalRules, canonical_rest
 from tasks.scrape.config import FilterConfig
 from tasks.scrape.filter_digest import LOWER_CASE, WORD_BYTES, Places, masks_of
-from tasks.scrape.filter_heads import KEPT, NOT_PLAIN, HeadVerdict
+from tasks.scrape.filter_heads import KEPT, NOT_PLAIN, HeadVerdicts
 from tasks.scrape.filter_lines import PlainLines, plain_words
 from tasks.scrape.filter_reasons import REASONS, FilterReason
 from tasks.scrape.host_rules import HostRules, HostVerdict
@@ -34,11 +34,10 @@ from tasks.scrape.url_lists import (
 )
 
 MAX_REMEMBERED_PLACES = 2_000_000
-_PLAIN_HEAD = re.compile(rb"https?://[a-z0-9.-]+")
+_PLAIN_HEADS = re.compile(r"^(?:(https?)://([a-z0-9.-]+)$|.*$)", re.MULTILINE)
 _NUMBERS = {reason: number for number, reason in enumerate(FilterReason)}
 _OTHER_SCHEME = re.compile(r"[a-z][a-z0-9+-]*:(?!\d)", re.IGNORECASE)
 _PARAMETERS = re.compile(";[^/]*$")
-PAGE_EXTENSIONS = ("html", "htm", "shtml", "xhtml", "php", "aspx", "asp", "jsp", "cfm", "com", "org", "net")
 
 
 class Verdict(NamedTuple):
@@ -60,9 +59,8 @@ class UrlFilter:
     def __init__(self, config: FilterConfig) -> None:
         """Reads the lists. Raises UserError for an entry that names no host."""
         self._min, self._max = config.min_url_characters, config.max_url_characters
-        tracking = self._tracking = TrackingList(
-            words_of(_entries(config.tracking_parameters_file, "tracking_parameters"))
-        )
+        tracking = TrackingList(words_of(_entries(config.tracking_parameters_file, "tracking_parameters")))
+        self._tracking = tracking.beginnings
         self._rules = CanonicalRules(
             ignore_scheme=config.same_page_without_scheme,
             ignore_www=config.same_page_without_www,
@@ -72,7 +70,6 @@ class UrlFilter:
         domains = [*_entries(config.blocked_domains_file, "blocked_domains"), *config.blocked_domains]
         extensions = [*_entries(config.blocked_extensions_file, "blocked_extensions"), *config.blocked_extensions]
         self._extensions = blocked_extensions(extensions)
-        self._innocent = frozenset(PAGE_EXTENSIONS) - {name.rpartition(".")[2] for name in self._extensions}
         self._words = WordList([*_entries(config.blocked_words_file, "blocked_words"), *config.blocked_words])
         self._finder = WordFinder(self._words)
         self._hosts = HostRules(
@@ -83,12 +80,10 @@ class UrlFilter:
         )
         self._suffixes = public_suffixes()
         self._verdicts: dict[tuple[str, str], HostVerdict] = {}
-        self._known_endings = np.concatenate((plain_words(self._innocent), plain_words(self._extensions)))
-        self._ending_drops = np.repeat(
-            (False, True), (len(plain_words(self._innocent)), len(plain_words(self._extensions)))
-        )
-        order = np.argsort(self._known_endings)
-        self._known_endings, self._ending_drops = self._known_endings[order], self._ending_drops[order]
+        ends = frozenset(name.rpartition(".")[2] for name in self._extensions)
+        self._endings = plain_words(ends)
+        self._blocked_endings = plain_words(self._extensions)
+        self._only_plain_endings = len(self._endings) == len(ends)
 
     def judge(self, line: str) -> Verdict:
         """The verdict about one line."""
@@ -143,19 +138,25 @@ class UrlFilter:
         url, reason, key = self.judge(line.decode("utf-8", "surrogateescape"))
         return reason, url.encode("utf-8", "surrogateescape"), key.encode()
 
-    def judge_heads(self, heads: list[bytes]) -> list[HeadVerdict]:
+    def judge_heads(self, heads: list[bytes]) -> HeadVerdicts:
         """The verdicts about what lines say before their third slash, when that is plain."""
-        judge, numbers, is_plain = self._hosts.judge_plain, _NUMBERS, _PLAIN_HEAD.fullmatch
-        verdicts: list[HeadVerdict] = []
-        for head in heads:
-            match = is_plain(head)
-            if match is None:
-                verdicts.append(HeadVerdict(NOT_PLAIN))
-                continue
-            scheme, host = match[0].decode().split("://")
-            reason, canonical, site = judge(scheme, host)
-            verdicts.append(HeadVerdict(KEPT if reason is None else numbers[reason], canonical.encode(), site))
+        judge, numbers = self._hosts.judge_plain, _NUMBERS
+        verdicts = HeadVerdicts([], [], [])
+        for scheme, host in _PLAIN_HEADS.findall(b"\n".join(heads).decode("latin-1")):
+            if host:
+                reason, canonical, site = judge(scheme, host)
+                verdicts.codes.append(KEPT if reason is None else numbers[reason])
+            else:
+                canonical, site = "", ""
+                verdicts.codes.append(NOT_PLAIN)
+            verdicts.canonical.append(canonical)
+            verdicts.sites.append(site)
         return verdicts
+
+    def key_end(self, rest: bytes) -> int:
+        """Where the key of a plain line ends in what follows its head, if nothing is left out inside."""
+        path = rest.partition(b"#")[0]
+        return len(path.rstrip(b"/") if self._rules.ignore_trailing_slash and b"?" not in path else path)
 
     def site_of(self, head: bytes) -> str:
         """The registrable domain, or the host where there is none."""
@@ -188,7 +189,7 @@ class UrlFilter:
         """Keys of lines where a slash before the query or a parameter is left out."""
         some = lines.has_empty_parameter()
         parameters = lines.parameters()
-        some[lines.lines_at(parameters[self._tracking.may_begin_at(lines.words[parameters])])] = True
+        some[lines.lines_at(parameters[self._tracking.match(lines.words[parameters])])] = True
         plain = lines.has_query & ~lines.odd
         for line in np.flatnonzero(some & plain).tolist():
             lines.keys[line] = canonical_rest(lines.rest(line).decode(), self._rules).encode()
@@ -198,6 +199,8 @@ class UrlFilter:
                 lines.keys[line] = path.rstrip(b"/") + mark + query
 
     def _look_at_endings(self, lines: PlainLines, verdicts: Places) -> None:
+        if not self._extensions:
+            return
         dots = lines.last_before(lines.dots, lines.path_ends)
         slashes = lines.last_before(lines.slashes, lines.path_ends)
         # the last segment has a dot, or it is empty and one before it may have one; escapes may stand for either
@@ -210,13 +213,14 @@ class UrlFilter:
         starts = dots[found] + 1
         lengths = lines.path_ends[found] - starts
         words = (lines.words[starts] | LOWER_CASE) & masks_of(lengths)
-        places = np.searchsorted(self._known_endings, words)
-        places[places == len(self._known_endings)] = 0
-        known = (self._known_endings[places] == words) & (lengths <= WORD_BYTES)
-        blocked = known & self._ending_drops[places]
-        known &= ~lines.escaped[found]
-        paths = map(lines.path, found[~known].tolist())
-        blocked[~known] = [self._has_blocked_extension(_unescaped(path)) for path in paths]
+        short = lengths <= WORD_BYTES
+        listed = np.isin(words, self._endings) & short
+        blocked = np.isin(words, self._blocked_endings) & short
+        # the end of a listed ending such as tar.gz, an ending that fits no word, or one that is not at the end
+        doubtful = listed & ~blocked if self._only_plain_endings else ~blocked
+        doubtful |= lines.escaped[found] | (slashes[found] > dots[found])
+        paths = map(lines.path, found[doubtful].tolist())
+        blocked[doubtful] = [self._has_blocked_extension(_unescaped(path)) for path in paths]
         verdicts[found[blocked]] = REASONS.index(FilterReason.BLOCKED_EXTENSION)
 
 

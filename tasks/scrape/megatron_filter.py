@@ -15,7 +15,7 @@ import re
 import numpy as np
 
 from tasks.scrape.filter_digest import LOWER_CASE, WORD_BYTES, Places, masks_of
-from tasks.scrape.filter_heads import KEPT, NOT_PLAIN, HeadVerdict
+from tasks.scrape.filter_heads import KEPT, NOT_PLAIN, HeadVerdicts
 from tasks.scrape.filter_lines import PlainLines, plain_words
 from tasks.scrape.filter_reasons import REASONS, FilterReason
 from tasks.scrape.public_suffix import offline_tldextract, public_suffixes
@@ -74,17 +74,25 @@ class MegatronFilter:
         text = url.encode("utf-8", "surrogateescape")
         return reason, text, text
 
-    def judge_heads(self, heads: list[bytes]) -> list[HeadVerdict]:
+    def judge_heads(self, heads: list[bytes]) -> HeadVerdicts:
         """The verdicts about what lines say before their third slash, when that is plain."""
-        return [self._judge_head(head) for head in heads]
+        codes = [self._judge_head(head) for head in heads]
+        plain = [code != NOT_PLAIN for code in codes]
+        canonical = [head.decode("latin-1") if is_plain else "" for head, is_plain in zip(heads, plain, strict=True)]
+        sites = [self.site_of(head) if is_plain else "" for head, is_plain in zip(heads, plain, strict=True)]
+        return HeadVerdicts(codes, canonical, sites)
 
-    def _judge_head(self, head: bytes) -> HeadVerdict:
+    def _judge_head(self, head: bytes) -> int:
         if not _PLAIN_HEAD.fullmatch(head):
-            return HeadVerdict(NOT_PLAIN)
+            return NOT_PLAIN
         place = head.decode()
         if self._is_listed(place):
-            return HeadVerdict(REASONS.index(FilterReason.BLOCKED_DOMAIN), site=self.site_of(head))
-        return HeadVerdict(KEPT if _WELL_FORMED.fullmatch(place) else NOT_PLAIN, head, self.site_of(head))
+            return REASONS.index(FilterReason.BLOCKED_DOMAIN)
+        return KEPT if _WELL_FORMED.fullmatch(place) else NOT_PLAIN
+
+    def key_end(self, rest: bytes) -> int:
+        """A line is its own key."""
+        return len(rest)
 
     def site_of(self, head: bytes) -> str:
         """The registrable domain, or the host where there is none."""

@@ -92,15 +92,33 @@ class WordList:
         return False
 
 
-_NUM_LETTERS = 4
-_BEGINNING = 3
+_NUM_LETTERS = 2
 _LOWER_CASE = 0x2020202020202020
+
+
+class Beginnings:
+    """Tells of words of eight bytes whether one of a few texts may begin there; letters count in either case."""
+
+    def __init__(self, texts: Iterable[bytes]) -> None:
+        """Of a text of more than eight bytes the first eight count."""
+        self._numbers: dict[int, npt.NDArray[np.uint64]] = {}
+        cut = {text[:8] for text in texts}
+        for width in {len(text) for text in cut}:
+            numbers = {int.from_bytes(text, "little") | _LOWER_CASE for text in cut if len(text) == width}
+            self._numbers[(1 << 8 * width) - 1] = np.array(sorted(numbers), np.uint64)
+
+    def match(self, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        """True for every little-endian word [places] that one of the texts begins, and for few others."""
+        found = np.zeros(len(words), bool)
+        for mask, numbers in self._numbers.items():
+            found |= np.isin(words & np.uint64(mask) | np.uint64(_LOWER_CASE), numbers)
+        return found
 
 
 class WordFinder:
     """Places in ASCII text where a listed word may begin: all such places, and few others.
 
-    The first four letters of the words are looked for at all places at once, in eight groups that are the bits of a
+    The first letters of the words are looked for at all places at once, in eight groups that are the bits of a
     byte; the way of the literal matchers of Hyperscan (Wang et al., NSDI 2019).
     """
 
@@ -116,11 +134,7 @@ class WordFinder:
                 for letter in letters:
                     table[letter] |= 1 << number * 8 // len(starts)
         self._tables = tuple(map(bytes, tables))
-        self._starts: dict[int, npt.NDArray[np.uint64]] = {}
-        for width in {min(len(start), 8) for start in starts}:
-            cut = {start[:width] for start in starts if min(len(start), 8) == width}
-            numbers = [int.from_bytes(start, "little") | _LOWER_CASE for start in cut]
-            self._starts[(1 << 8 * width) - 1] = np.array(numbers, np.uint64)
+        self._beginnings = Beginnings(starts)
 
     def places(self, text: bytes, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
         """Places in `text`, which ends in at least eight bytes that are part of no word.
@@ -131,11 +145,7 @@ class WordFinder:
         for place, table in enumerate(self._tables, start=1):
             found &= np.frombuffer(text.translate(table), np.uint8)[place : place + len(found)]
         places = np.flatnonzero(found != 0) + 1
-        at_places = words[places]
-        sure = np.zeros(len(places), bool)
-        for mask, starts in self._starts.items():
-            sure |= np.isin(at_places & np.uint64(mask) | np.uint64(_LOWER_CASE), starts)
-        return places[sure]
+        return places[self._beginnings.match(words[places])]
 
 
 _SEPARATORS = re.compile(r"[\W_]+")
@@ -161,10 +171,8 @@ class TrackingList:
         self._names = frozenset(name for name in names if not name.endswith("*") and "=" not in name)
         self._pairs = frozenset(name for name in names if "=" in name)
         self._starts = tuple(name[:-1] for name in names if name.endswith("*") and len(name) > 1)
-        widths = [min(len(name.rstrip("*").encode()), _BEGINNING) for name in names]
-        self._width = min(widths, default=0)
-        cut = {name.encode()[: self._width] for name in names}
-        self._beginnings = np.array(sorted(int.from_bytes(name, "little") | _LOWER_CASE for name in cut), np.uint64)
+        self.beginnings = Beginnings(name.removesuffix("*").encode() for name in names if name != "*")
+        """What tells where a listed parameter may begin."""
 
     def matches(self, parameter: str) -> bool:
         """True for a `name=value` that is listed."""
@@ -172,13 +180,3 @@ class TrackingList:
         if parameter.partition("=")[0] in self._names or parameter in self._pairs:
             return True
         return parameter.startswith(self._starts)
-
-    def may_begin_at(self, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-        """Where a listed parameter may begin: for the eight bytes [places] from there on, as little-endian words.
-
-        True for every place where one does, and for few others.
-        """
-        if not len(self._beginnings):
-            return np.zeros(len(words), bool)
-        mask = np.uint64((1 << 8 * self._width) - 1)
-        return np.isin(words & mask | np.uint64(_LOWER_CASE), self._beginnings)

@@ -143,7 +143,7 @@ def assert_same_verdicts(rules: UrlFilter, lines: list[bytes]) -> None:
     verdicts = [rules.judge(line.decode("utf-8", "surrogateescape")) for line in lines if line and not line.isspace()]
     expected = kept_of([
         (verdict.url.encode("utf-8", "surrogateescape"), verdict.key.encode()) for verdict in verdicts if not verdict.reason
-    ])  # fmt: skip
+    ], rules.key_end)  # fmt: skip
     assert kept.text == expected.text
     for found, wanted in zip(kept[1:], expected[1:], strict=True):
         assert found.tolist() == wanted.tolist()

@@ -86,7 +86,7 @@ def test_first_of_each_page_in_memory_and_on_disk(
     tally = Tally()
     dedup = Dedup(tmp_path_factory.mktemp("dedup"), tally, max_in_memory)
     for start in range(0, len(pairs), step):
-        dedup.add(kept_of([(f"{key}{text}".encode(), key.encode()) for key, text in pairs[start : start + step]]))
+        dedup.add(kept_of([(f"{key}{text}".encode(), key.encode()) for key, text in pairs[start : start + step]], len))
     first: dict[str, str] = {}
     copies = [f"{key}{text}" == first.setdefault(key, f"{key}{text}") for key, text in pairs]
     kept = b"".join(dedup.finish()).decode().split("\n")[:-1]
@@ -254,7 +254,7 @@ def test_real_list(shared_data: Path) -> None:
     for rules in (UrlFilter(FilterConfig()), MegatronFilter()):
         kept = BlockSieve(rules).sift("\n".join(lines).encode(), Tally())
         verdicts = [rules.judge_bytes(line.encode()) for line in lines]
-        expected = kept_of([(url, key) for reason, url, key in verdicts if reason is None])
+        expected = kept_of([(url, key) for reason, url, key in verdicts if reason is None], rules.key_end)
         assert kept.text == expected.text
         for found, wanted in zip(kept[1:], expected[1:], strict=True):
             assert found.tolist() == wanted.tolist()

@@ -71,7 +71,7 @@ class BlockSieve:
         self._rules = rules
         self._heads = HeadTable(rules.judge_heads)
         self._dropped: list[Places] = []
-        """Lines with a kept head that were dropped: number of the head times the number of reasons, plus that of theirs."""
+        """Lines with a kept head that were dropped: number of the head times the number of reasons, plus the reason."""
 
     def sift(self, data: bytes, tally: Tally) -> Kept:
         """What is kept of the lines of `data` (any bytes, whole lines). Blank lines are passed over."""
@@ -86,7 +86,7 @@ class BlockSieve:
         head_lengths = np.minimum(slashes[np.searchsorted(slashes[:-1], starts + len("https://"))], ends) - starts
         numbers = heads.find(buffer, words_of_buffer(buffer), starts, head_lengths)
         np.add.at(heads.counts, numbers, 1)
-        codes = heads.codes[numbers]
+        codes = heads.codes[numbers].astype(np.int64)
         self._drop(buffer, starts, ends, codes, tally)
         places = np.flatnonzero(codes == KEPT)
         text = array[np.repeat(codes == KEPT, ends - starts + 1)].tobytes()
@@ -195,7 +195,10 @@ def kept_of(pairs: list[tuple[bytes, bytes]], key_end: Callable[[bytes], int]) -
     heads, rests = digests_of([head for head, _ in parts]), digests_of([rest for _, rest in parts])
     texts = [_split(url) for url in urls]
     cuts = [key_end(rest) for _, rest in texts]
-    exact = joined(digests_of([head for head, _ in texts])[0], digests_of([rest[:cut] for (_, rest), cut in zip(texts, cuts, strict=True)])[0])
+    exact = joined(
+        digests_of([head for head, _ in texts])[0],
+        digests_of([rest[:cut] for (_, rest), cut in zip(texts, cuts, strict=True)])[0],
+    )
     tails = [rest[cut:] for (_, rest), cut in zip(texts, cuts, strict=True)]
     longer = np.flatnonzero(np.fromiter(map(len, tails), np.int64, len(tails)))
     exact[longer] = joined(exact[longer], digests_of(tails)[0][longer])
@@ -203,7 +206,14 @@ def kept_of(pairs: list[tuple[bytes, bytes]], key_end: Callable[[bytes], int]) -
     return Kept(text, joined(heads[0], rests[0]), joined(heads[1], rests[1]), exact)
 
 
-def _merged(kept: Kept, places: Places, lengths: Places, more: list[tuple[bytes, bytes]], more_places: Places, key_end: Callable[[bytes], int]) -> Kept:
+def _merged(
+    kept: Kept,
+    places: Places,
+    lengths: Places,
+    more: list[tuple[bytes, bytes]],
+    more_places: Places,
+    key_end: Callable[[bytes], int],
+) -> Kept:
     """`kept` and `more` in the order of their places in the block; `lengths` [kept] are bytes with the line end."""
     cuts = np.concatenate(([0], np.cumsum(lengths)))[np.searchsorted(places, more_places)].tolist()
     pieces: list[bytes] = []

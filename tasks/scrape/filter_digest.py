@@ -1,8 +1,8 @@
-"""Digests of many byte strings at once: two chains of 64 bits over words of eight bytes, computed for all strings together.
+"""Digests of many byte strings at once: two chains of 64 bits over words of eight bytes, for all strings together.
 
-A step of a chain is a bijection of its state for a given word, and of the word for a given state, so two strings of one
-length that differ in one word never collide in that step; both chains together collide as 128 random bits would. They are
-no cryptography: who wants a page left out can leave it out of the list.
+A step of a chain is a bijection of its state for a given word, and of the word for a given state, so two strings of
+one length that differ in one word never collide in that step; both chains together collide as 128 random bits would.
+They are no cryptography: who wants a page left out can leave it out of the list.
 """
 
 from __future__ import annotations

@@ -70,7 +70,8 @@ class PlainLines:
 
     def _byte(self, places: Places) -> Places:
         # one that is cut off by the end of the text is no digit either
-        return self.array.take(places, mode="clip").astype(np.int64)
+        found: Places = self.array.take(places, mode="clip").astype(np.int64)
+        return found
 
     def _lines_of(self, places: Places) -> Places:
         return np.searchsorted(self.ends, places)
@@ -84,7 +85,8 @@ class PlainLines:
 
     def last_before(self, places: Places, limits: Places) -> Places:
         """The last of `places` before each limit; -1 where there is none."""
-        return np.append(places, -1)[np.searchsorted(places, limits) - 1]
+        found: Places = np.append(places, -1)[np.searchsorted(places, limits) - 1]
+        return found
 
     def strip_slashes(self) -> None:
         """Keys of lines without a query end before the slashes at the end of the path."""
@@ -103,7 +105,7 @@ class PlainLines:
 
     def has_empty_parameter(self) -> npt.NDArray[np.bool_]:
         """Lines with a parameter of no characters, and some that only look so."""
-        found = self.has_query & (self.path_ends + 1 == self.key_ends)
+        found: npt.NDArray[np.bool_] = self.has_query & (self.path_ends + 1 == self.key_ends)
         before, after = self.array[self.ampersands - 1], self.array[self.ampersands + 1]
         empty = (before == ord("?")) | (after == ord("&")) | (after == ord("#")) | (after == ord("\n"))
         found[self.lines_at(self.ampersands[empty])] = True

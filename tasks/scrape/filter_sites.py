@@ -10,8 +10,8 @@ MAX_SITES = 200_000
 class SiteCounts:
     """Counts by site and label. When there are too many sites, those with the fewest lines are forgotten.
 
-    A site that is forgotten and comes again starts at nothing, so its counts are lower bounds; the sites with most lines
-    are hardly ever among them.
+    A site that is forgotten and comes again starts at nothing, so its counts are lower bounds; the sites with most
+    lines are hardly ever among them.
     """
 
     def __init__(self, max_sites: int = MAX_SITES) -> None:

@@ -26,6 +26,8 @@ from tasks.store import StageBuild
 OUTPUT_NAME = "urls.txt"
 ROW_SUFFIXES = (".jsonl", ".json", ".ndjson")
 ROWS_PER_PIECE = 20_000
+PIECE_BYTES = 2 << 20
+"""A piece is at least that long: large enough for array operations, small enough for the processor's cache."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -102,17 +104,19 @@ def _pieces(directory: Path, tally: Tally) -> Iterator[bytes]:
 
 
 def _texts(path: Path) -> Iterator[bytes]:
-    rest: list[bytes] = []
+    parts: list[bytes] = []
+    size = 0
     first = True
     for piece in read_bytes(path):
-        whole, newline, tail = piece.rpartition(b"\n")
-        if not newline:
-            rest.append(piece)
+        size += len(piece)
+        if size < PIECE_BYTES or b"\n" not in piece:
+            parts.append(piece)
             continue
-        yield _lines(b"".join((*rest, whole)), first)
-        rest, first = [tail], False
-    if any(rest):
-        yield _lines(b"".join(rest), first)
+        whole, _, tail = piece.rpartition(b"\n")
+        yield _lines(b"".join((*parts, whole)), first)
+        parts, size, first = [tail], len(tail), False
+    if any(parts):
+        yield _lines(b"".join(parts), first)
 
 
 def _lines(data: bytes, is_first: bool) -> bytes:

@@ -177,13 +177,18 @@ class UrlFilter:
         verdicts[lengths < self._min] = REASONS.index(FilterReason.TOO_SHORT)
         verdicts[lines.odd] = NOT_PLAIN
         if self._words:
-            found = np.concatenate(
-                (lines.lines_at(self._finder.places(lines.buffer, lines.words)), np.flatnonzero(lines.escaped))
-            )
-            for line in found[verdicts[found] == KEPT].tolist():
-                if self._words.hits(split_words(_unescaped(lines.path(line)))):
-                    verdicts[line] = REASONS.index(FilterReason.BLOCKED_WORD)
+            self._look_at_words(lines, verdicts)
         return verdicts
+
+    def _look_at_words(self, lines: PlainLines, verdicts: Places) -> None:
+        some = lines.lines_at(self._finder.places(lines.buffer, lines.words)).tolist()
+        escaped = np.flatnonzero(lines.escaped & (verdicts == KEPT)).tolist()
+        # mostly there is none in all of them together
+        if self._words.hits(split_words("\n".join([_unescaped(lines.path(line)) for line in escaped]))):
+            some += escaped
+        for line in some:
+            if verdicts[line] == KEPT and self._words.hits(split_words(_unescaped(lines.path(line)))):
+                verdicts[line] = REASONS.index(FilterReason.BLOCKED_WORD)
 
     def _look_at_queries(self, lines: PlainLines) -> None:
         """Keys of lines where a slash before the query or a parameter is left out."""

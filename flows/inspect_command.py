@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from flows.summary import funnel_row
 from tasks.artifacts import Artifact
 from tasks.errors import CorruptArtifactError, CorruptInputError, UserError
 from tasks.manifest import MANIFEST_NAME, Manifest, problems, read_manifest
@@ -21,6 +22,7 @@ from tasks.store import ArtifactStore
 
 console = Console()
 NUM_SHOWN_DOCUMENTS = 3
+NUM_SHOWN_DOMAINS = 5
 SHOWN_CHARACTERS = 300
 
 
@@ -30,12 +32,41 @@ def inspect(path: Path, *, as_json: bool) -> None:
     if as_json:
         console.print_json(orjson.dumps(facts).decode())
         return
+    funnel, examples = facts.pop("funnel", []), facts.pop("examples", {})
     table = Table(title=escape(str(path)), show_header=False, title_justify="left")
     table.add_column("what", style="bold")
     table.add_column("value", overflow="fold")
     for name, value in facts.items():
         table.add_row(name, escape(_text(value)))
     console.print(table)
+    if funnel:
+        console.print(_funnel_table(funnel))
+    for reason, shown in examples.items():
+        console.print(f"[bold]{escape(reason)}[/]", highlight=False)
+        for example in shown:
+            console.print(f"    {escape(example)}", highlight=False, soft_wrap=True)
+
+
+def _funnel_table(funnel: list[dict[str, Any]]) -> Table:
+    """One row a stage: what went in, what came out, and the reasons of the rest, most frequent first."""
+    table = Table(title="From the first list to this artifact", title_justify="left")
+    table.add_column("stage", style="bold")
+    table.add_column("in", justify="right")
+    table.add_column("out", justify="right")
+    for name in ("dropped", "HTTP statuses", "sites with most records"):
+        table.add_column(name, overflow="fold")
+    for row in funnel:
+        domains = {name: sum(counts.values()) for name, counts in row.get("domains", {}).items()}
+        table.add_row(
+            row["stage"], f"{row['in']:,} {row['unit']}", f"{row['out']:,}", _listed(row.get("dropped", {})),
+            _listed(row.get("statuses", {})), _listed(domains, NUM_SHOWN_DOMAINS),
+        )  # fmt: skip
+    return table
+
+
+def _listed(counts: Mapping[str, int], number: int | None = None) -> str:
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:number]
+    return escape("\n".join(f"{count:,} {name}" for name, count in ordered))
 
 
 def describe_path(path: Path) -> dict[str, Any]:
@@ -68,6 +99,7 @@ def _artifact_facts(path: Path) -> dict[str, Any]:
     if record.report is not None:
         facts["report"] = record.report.model_dump(mode="json", exclude={"examples"})
         facts["examples"] = record.report.examples
+        facts["funnel"] = _funnel(path, record)
     facts |= {"config": record.config, "versions": record.versions, "seconds": record.seconds}
     facts["made_from"] = record.input_paths
     prefix = path / "corpus"
@@ -77,6 +109,27 @@ def _artifact_facts(path: Path) -> dict[str, Any]:
     if shards:
         facts["first_documents"] = _documents_facts(shards[0])["first_documents"]
     return facts
+
+
+def _funnel(path: Path, record: Manifest) -> list[dict[str, Any]]:
+    """The stages that led to an artifact, first ones first, as far as their artifacts lie in the same store."""
+    root = path.parents[2]
+    rows: list[dict[str, Any]] = []
+    seen: set[str] = set()
+
+    def visit(relative: str, manifest: Manifest) -> None:
+        if relative in seen:
+            return
+        seen.add(relative)
+        for above in manifest.input_paths:
+            if (root / above / MANIFEST_NAME).is_file():
+                visit(above, read_manifest(root / above))
+        row = funnel_row(manifest.artifact.get("stage") or Path(relative).parent.name, manifest)
+        if row is not None:
+            rows.append(row)
+
+    visit(str(path.relative_to(root)), record)
+    return rows
 
 
 def _tokenizer_of(path: Path, record: Manifest) -> Path | None:

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tasks.artifacts import Artifact, Checkpoint, DocumentShards, EvalReport, PageShards, TokenizedCorpus, Tokenizer
+from tasks.manifest import Manifest
 from tasks.store import ArtifactStore
 
 NUM_SHOWN_SAMPLES = 3
@@ -40,8 +41,21 @@ def facts(store: ArtifactStore, produced: Mapping[str, Artifact], seconds: float
             found["validation_loss"] = artifact.validation_loss
         elif isinstance(artifact, EvalReport):
             found["perplexity"], found["bits_per_byte"] = artifact.perplexity, artifact.bits_per_byte
+    found["funnel"] = [
+        row for name, artifact in produced.items() if (row := funnel_row(name, store.manifest_of(artifact)))
+    ]
     found["artifacts"] = {name: str(store.path_of(artifact)) for name, artifact in produced.items()}
     return found
+
+
+def funnel_row(stage: str, manifest: Manifest) -> dict[str, Any] | None:
+    """What went into a stage, what came out and why the rest did not; by site and HTTP status where it is known."""
+    report = manifest.report
+    if report is None:
+        return None
+    row: dict[str, Any] = {"stage": stage, "unit": report.unit, "in": report.num_in, "out": report.num_out}
+    more = {"dropped": report.dropped, "statuses": report.statuses, "domains": report.domains}
+    return row | {name: value for name, value in more.items() if value}
 
 
 def _dropped(store: ArtifactStore, artifact: Artifact) -> dict[str, int]:

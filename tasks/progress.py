@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
+import zlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -47,6 +49,36 @@ class SilentProgress:
         self.metrics.append(event)
 
 
+EXAMPLE_CHARACTERS = 200
+MAX_DOMAINS = 2000
+"""Sites that the report of a shard holds."""
+NUM_REPORTED_DOMAINS = 20
+_SEED = 0x9E3779B9
+
+
+def keep_sample(kept: list[str], example: str, size: int) -> None:
+    """Make `example` part of a sample of up to `size` different ones, or leave it out.
+
+    The examples with the smallest checksums stay, in the order in which they came. Which these are depends on all
+    examples together and not on how they were spread over shards and workers.
+    """
+    if example in kept:
+        return
+    kept.append(example)
+    if len(kept) > size:
+        kept.remove(max(kept, key=_lot))
+
+
+def _lot(example: str) -> tuple[int, str]:
+    return zlib.crc32(example.encode("utf-8", "surrogatepass"), _SEED), example
+
+
+def largest(domains: Mapping[str, Mapping[str, int]], number: int) -> dict[str, dict[str, int]]:
+    """The sites with most records, largest first, with their counts by label in alphabetical order."""
+    totals = [(-sum(counts.values()), domain) for domain, counts in domains.items()]
+    return {domain: dict(sorted(domains[domain].items())) for _, domain in heapq.nsmallest(number, totals)}
+
+
 class StageReport(BaseModel):
     """What went in, what came out, and why the rest did not. Reports of shards add up."""
 
@@ -63,18 +95,27 @@ class StageReport(BaseModel):
     numbers: dict[str, float] = Field(default_factory=dict)
     """Measured numbers (bytes per token, last loss)."""
     examples: dict[str, list[str]] = Field(default_factory=dict)
-    """A few records for each reason, cut short, so that a person can judge the rule."""
+    """A few records for each reason, cut short, so that a person can judge the rule; drawn by lot (keep_sample)."""
     domains: dict[str, dict[str, int]] = Field(default_factory=dict)
     """The sites with most records, largest first: what became of theirs, by reason."""
+    statuses: dict[str, int] = Field(default_factory=dict)
+    """HTTP answers by status."""
 
     def drop(self, reason: str, example: str | None = None, num_examples: int = 5) -> None:
         """Count one dropped record; keeps at most `num_examples` examples a reason."""
         reason = str(reason)  # a member of an enum counts as its value, also before it went through JSON
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
         if example is not None:
-            kept = self.examples.setdefault(reason, [])
-            if len(kept) < num_examples:
-                kept.append(example[:200])
+            keep_sample(self.examples.setdefault(reason, []), example[:EXAMPLE_CHARACTERS], num_examples)
+
+    def place(self, domain: str, label: str) -> None:
+        """Count one record of a site under what became of it. With too many sites the smallest are forgotten."""
+        counts = self.domains.get(domain)
+        if counts is None:
+            if len(self.domains) >= MAX_DOMAINS:
+                self.domains = largest(self.domains, MAX_DOMAINS // 2)
+            counts = self.domains[domain] = {}
+        counts[label] = counts.get(label, 0) + 1
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add to a free counter."""
@@ -94,6 +135,8 @@ def add_reports(reports: Iterable[StageReport], unit: str, num_examples: int = 5
     total = StageReport(unit=unit)
     dropped: Counter[str] = Counter()
     counts: Counter[str] = Counter()
+    statuses: Counter[str] = Counter()
+    domains: dict[str, Counter[str]] = {}
     for report in reports:
         total.num_in += report.num_in
         total.num_out += report.num_out
@@ -101,8 +144,13 @@ def add_reports(reports: Iterable[StageReport], unit: str, num_examples: int = 5
         counts.update(report.counts)
         total.numbers.update(report.numbers)
         for reason, examples in report.examples.items():
-            kept = total.examples.setdefault(reason, [])
-            kept.extend(examples[: num_examples - len(kept)])
+            for example in examples:
+                keep_sample(total.examples.setdefault(reason, []), example, num_examples)
+        statuses.update(report.statuses)
+        for domain, labels in report.domains.items():
+            domains.setdefault(domain, Counter()).update(labels)
     total.dropped = dict(sorted(dropped.items()))
     total.counts = dict(sorted(counts.items()))
+    total.statuses = dict(sorted(statuses.items()))
+    total.domains = largest(domains, NUM_REPORTED_DOMAINS)
     return total

@@ -13,12 +13,15 @@ from tasks.records import DocumentWriter, read_rows
 from tasks.scrape.config import ExtractConfig
 from tasks.scrape.extract import ExtractReason, document_id
 from tasks.scrape.page_process import PageProcess
+from tasks.scrape.public_suffix import site_of_url
 from tasks.scrape.warc_reader import read_pages
 from tasks.stages import Stage
 from tasks.store import StageBuild
 
 WARC_SUFFIXES = (".warc", ".warc.gz")
 TEXT_BYTES = "text_bytes"
+EXTRACTED = "ok"
+"""Label of the pages of a site that gave a document."""
 
 _processes: dict[str, PageProcess] = {}
 """The page process of this worker, by settings: it is used for shard after shard and ends with the worker."""
@@ -45,8 +48,10 @@ def extract_shard(shard: tuple[str, int, ExtractConfig], directory: Path) -> tup
             report.num_in += 1
             if page.final_url and document_id(page.final_url) in seen:
                 report.drop(ExtractReason.DUPLICATE_URL, page.final_url)
+                report.place(site_of_url(page.final_url), ExtractReason.DUPLICATE_URL.value)
                 continue
             document, reason = process.extract(page)
+            report.place(site_of_url(page.final_url or page.url), EXTRACTED if document else str(reason))
             if document is None:
                 report.drop(str(reason), page.final_url or page.url)
                 continue

@@ -18,6 +18,7 @@ from tasks.records import ZSTD_LEVEL, read_lines
 from tasks.scrape.fetch_config import FetchConfig
 from tasks.scrape.fetch_outcome import FetchOutcome, FetchReason
 from tasks.scrape.fetch_spool import Spool, SpooledPage
+from tasks.scrape.public_suffix import site_of_url
 from tasks.scrape.warc_writer import gzip_member, warcinfo_record
 
 RECENT_KEYS = 1 << 17
@@ -140,6 +141,9 @@ class OpenShard:
             else:
                 report.drop(outcome.reason.value, outcome.url)
             report.count("requests", outcome.num_requests)
+            report.place(site_of_url(outcome.url), outcome.reason.value)
+            if outcome.status:
+                report.statuses[str(outcome.status)] = report.statuses.get(str(outcome.status), 0) + 1
             rows.append(outcome.to_json())
             log.append(outcome.to_log())
         self._write_pages(config, kept)

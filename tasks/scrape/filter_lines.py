@@ -78,7 +78,7 @@ class PlainLines:
 
     def _first(self, places: Places) -> Places:
         """The first of `places` in each line, or its end."""
-        found = self.ends.copy()
+        found: Places = self.ends.copy()
         # of several values for one line the last one written stays
         found[self._lines_of(places)[::-1]] = places[::-1]
         return found

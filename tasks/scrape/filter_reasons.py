@@ -6,13 +6,12 @@ import re
 from collections.abc import Callable
 from enum import StrEnum
 
-from tasks.progress import StageReport
+from tasks.progress import EXAMPLE_CHARACTERS, NUM_REPORTED_DOMAINS, StageReport
 from tasks.sampling import Reservoir
 from tasks.scrape.filter_sites import SiteCounts
 
 _USER_INFORMATION = re.compile(r"(?<=//).*@|^.*@")
 NUM_EXAMPLES = 5
-NUM_REPORTED_SITES = 20
 
 
 class FilterReason(StrEnum):
@@ -56,7 +55,7 @@ def example_of(line: str) -> str:
     """`line` fit for a report: without user information and without characters that no text file may hold."""
     if "@" in line:
         line = _USER_INFORMATION.sub("***@", line, count=1)
-    return line.encode("utf-8", "backslashreplace").decode("utf-8")[:200]
+    return line.encode("utf-8", "backslashreplace").decode("utf-8")[:EXAMPLE_CHARACTERS]
 
 
 class Tally:
@@ -91,4 +90,4 @@ class Tally:
             if reason in self.dropped:
                 report.dropped[reason.value] = self.dropped[reason]
                 report.examples[reason.value] = examples[reason]
-        report.domains = self.sites.top(NUM_REPORTED_SITES)
+        report.domains = self.sites.top(NUM_REPORTED_DOMAINS)

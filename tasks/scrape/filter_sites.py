@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
+from tasks.progress import largest
 
 MAX_SITES = 200_000
 
@@ -23,13 +23,10 @@ class SiteCounts:
         counts = self._counts.get(site)
         if counts is None:
             if len(self._counts) >= self._max_sites:
-                self._counts = dict(self._largest(self._max_sites // 2))
+                self._counts = largest(self._counts, self._max_sites // 2)
             counts = self._counts[site] = {}
         counts[label] = counts.get(label, 0) + amount
 
-    def _largest(self, number: int) -> list[tuple[str, dict[str, int]]]:
-        return heapq.nsmallest(number, self._counts.items(), key=lambda item: (-sum(item[1].values()), item[0]))
-
     def top(self, number: int) -> dict[str, dict[str, int]]:
         """The sites with most lines, largest first, with their counts by label in alphabetical order."""
-        return {site: dict(sorted(counts.items())) for site, counts in self._largest(number)}
+        return largest(self._counts, number)

@@ -7,7 +7,7 @@ and gives the same answers (tested against it).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 
 import tldextract
 
@@ -60,3 +60,15 @@ class PublicSuffixes:
 def public_suffixes(*, private_domains: bool = False) -> PublicSuffixes:
     """The rules of the packaged list, with or without those of private owners (github.io, blogspot.com)."""
     return PublicSuffixes(offline_tldextract(private_domains=private_domains).tlds)
+
+
+@lru_cache(maxsize=1 << 16)
+def _site_of_host(host: str) -> str:
+    return public_suffixes().registrable(host) or host
+
+
+def site_of_url(url: str) -> str:
+    """The registrable domain of a URL, its host where there is none, and nothing for what is no URL."""
+    host = url.partition("://")[2].partition("/")[0].partition("?")[0].rpartition("@")[2].lower()
+    name = host if host.startswith("[") else host.partition(":")[0]
+    return _site_of_host(name.removesuffix("."))

@@ -55,7 +55,9 @@ def _escaped(error: BaseException) -> str:
 @app.command()
 def run(
     recipe: Recipe,
-    urls: Annotated[list[str] | None, typer.Option("--urls", help="URL list (file, folder or glob).")] = None,
+    urls: Annotated[
+        list[str] | None, typer.Option("--urls", help="URL list: file, folder, glob or -.")
+    ] = None,
     pages: Annotated[list[str] | None, typer.Option("--pages", help="WARC files: start at extract.")] = None,
     documents: Annotated[list[str] | None, typer.Option("--documents", help="JSON lines: start at clean.")] = None,
     corpus: Annotated[str | None, typer.Option("--corpus", help="Prefix of .bin/.idx: start at train.")] = None,

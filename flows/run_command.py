@@ -14,6 +14,7 @@ from flows import summary
 from flows.config import STAGE_NAMES, PipelineConfig, build_config, load_recipe, parse_assignment
 from flows.embedded_server import start_unless_given
 from flows.prefect_settings import prepare
+from flows.standard_input import standard_input_as_file
 from tasks.artifacts import Artifact
 from tasks.errors import UserError, nearest
 from tasks.store import ArtifactStore
@@ -31,11 +32,13 @@ def run(
         if wanted is not None and STAGE_NAMES.index(wanted) < STAGE_NAMES.index(first):
             rule = f"the flow starts at {first}"
             raise UserError(field, wanted, rule, nearest(wanted, STAGE_NAMES[STAGE_NAMES.index(first) :]))
-    if dry_run:
-        _print_plan(config, as_json)
-        return
-    _refuse_pipeline_inputs(config)
-    run_pipeline(config, as_json=as_json)
+    with standard_input_as_file(config.input.urls, config.store_path / ".work") as urls:
+        config = config.model_copy(update={"input": config.input.model_copy(update={"urls": urls})})
+        if dry_run:
+            _print_plan(config, as_json)
+            return
+        _refuse_pipeline_inputs(config)
+        run_pipeline(config, as_json=as_json)
 
 
 def _refuse_pipeline_inputs(config: PipelineConfig) -> None:

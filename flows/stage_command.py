@@ -14,6 +14,7 @@ from rich.console import Console
 from flows.config import DEFAULT_STORE, as_user_error, load_recipe, parse_assignment
 from flows.display import Display
 from flows.registry import STAGES
+from flows.standard_input import standard_input_as_file
 from flows.steps import describe
 from tasks import adopt
 from tasks.artifacts import Artifact, DocumentShards, HFModel, PageShards, TokenizedCorpus, UrlList
@@ -40,8 +41,8 @@ def run_stage(
     config = _config(stage, recipe, settings)
     store = ArtifactStore(Path(store_root or DEFAULT_STORE))
     display = Display(console)
-    with display.live():
-        artifacts = adopt_inputs(store, stage, inputs, display.stage("adopt"))
+    with display.live(), standard_input_as_file(inputs, store.root / ".work") as paths:
+        artifacts = adopt_inputs(store, stage, paths, display.stage("adopt"))
         artifact, cached = store.produce(stage, config, artifacts, display.stage(name))
     _copy_out(store, artifact, out)
     state = "Cached" if cached else "Completed"

@@ -99,8 +99,14 @@ def _pieces(directory: Path, tally: Tally) -> Iterator[bytes]:
     for path in sorted(directory.iterdir()):
         if path.name.startswith((".", "manifest.")) or not path.is_file():
             continue
-        suffixes = [suffix.lower() for suffix in path.suffixes]
-        yield from _rows(path, tally) if any(item in ROW_SUFFIXES for item in suffixes) else _texts(path)
+        yield from _rows(path, tally) if _holds_rows(path) else _texts(path)
+
+
+def _holds_rows(path: Path) -> bool:
+    """True for JSON lines: the name says so, or the file begins with a bracket, as no URL does."""
+    if any(suffix.lower() in ROW_SUFFIXES for suffix in path.suffixes):
+        return True
+    return next(read_bytes(path), b"").removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"{")
 
 
 def _texts(path: Path) -> Iterator[bytes]:

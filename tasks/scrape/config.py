@@ -21,8 +21,8 @@ _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s/@:\[\]]+)(:\d{1,5})?")
 class FilterResources(Resources):
     """How much the filter holds in memory. One process reads the lists, as fast as most disks do."""
 
-    max_urls_in_memory: int = Field(default=4_000_000, ge=1)
-    """URLs of a list up to which duplicates are found in memory, about 300 bytes for each kept one; on disk above."""
+    max_urls_in_memory: int = Field(default=2_000_000, ge=1)
+    """URLs that pass the rules up to which duplicates are found in memory, about 100 bytes each; on disk above."""
 
 
 class FilterConfig(StageConfig):

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from tasks.scrape.filter_digest import WORD_BYTES, Places, Words, digests_of, masks_of
 
-MAX_REMEMBERED_HEADS = 2_000_000
-"""About 200 bytes each."""
+MAX_REMEMBERED_HEADS = 500_000
+"""About 300 bytes each."""
 NUM_WORDS = 5
 """A head of more than 40 bytes is looked up in the dictionary."""
 TABLE_BITS = 18

@@ -33,7 +33,7 @@ from tasks.scrape.url_lists import (
     words_of,
 )
 
-MAX_REMEMBERED_PLACES = 2_000_000
+MAX_REMEMBERED_PLACES = 200_000
 _PLAIN_HEADS = re.compile(r"^(?:(https?)://([a-z0-9.-]+)$|.*$)", re.MULTILINE)
 _NUMBERS = {reason: number for number, reason in enumerate(FilterReason)}
 _OTHER_SCHEME = re.compile(r"[a-z][a-z0-9+-]*:(?!\d)", re.IGNORECASE)

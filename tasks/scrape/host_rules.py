@@ -18,9 +18,10 @@ from tasks.scrape.filter_reasons import FilterReason
 from tasks.scrape.public_suffix import PublicSuffixes, public_suffixes
 from tasks.scrape.url_lists import WordList, split_words
 
-# RFC 6761, 6762, 8375, 9476 and the names that private networks use in practice
+# RFC 6761, 6762, 7686 (onion), 8375 (home.arpa; nothing else below arpa is a site) and the names that private networks
+# use in practice
 PRIVATE_SUFFIXES = frozenset(
-    ("localhost", "localdomain", "local", "internal", "intranet", "private", "corp", "home", "lan", "home.arpa")
+    ("localhost", "localdomain", "local", "internal", "intranet", "private", "corp", "home", "lan", "arpa", "onion")
 )
 MAX_LABEL_CHARACTERS = 63
 SUFFIX, WILDCARD, EXCEPTION, PRIVATE, BLOCKED = 1, 2, 4, 8, 16
@@ -133,7 +134,7 @@ class HostRules:
             if address is not None:
                 if not is_public(address):
                     return FilterReason.PRIVATE_HOST
-            elif last in PRIVATE_SUFFIXES or f".{host}".endswith(".home.arpa"):
+            elif last in PRIVATE_SUFFIXES:
                 return FilterReason.PRIVATE_HOST
             elif self._suffixes.registrable(host) is None:
                 return FilterReason.NO_REGISTRABLE_DOMAIN

@@ -22,7 +22,7 @@ from tasks.scrape.public_suffix import offline_tldextract, public_suffixes
 from tasks.scrape.url_lists import packaged_list, words_of
 
 SHORT_URL_CHARACTERS = 8
-MAX_REMEMBERED_PLACES = 2_000_000
+MAX_REMEMBERED_PLACES = 500_000
 _PLAIN_HEAD = re.compile(rb"https?://[a-z0-9.-]+")
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _PLACE = re.compile(r"[^/?#]*//[^/?#]*")

@@ -35,6 +35,8 @@ DROPPED = [
     ("http://[::ffff:7f00:1]/", FilterReason.PRIVATE_HOST),
     ("http://printer.local/", FilterReason.PRIVATE_HOST),
     ("http://router.home.arpa/", FilterReason.PRIVATE_HOST),
+    ("http://1.0.0.127.in-addr.arpa/", FilterReason.PRIVATE_HOST),
+    ("http://abcdefghijklmnop.onion/", FilterReason.PRIVATE_HOST),
     ("http://LOCALHOST./", FilterReason.PRIVATE_HOST),
     ("http://%6cocalhost/", FilterReason.PRIVATE_HOST),
     ("http://intern:secret@10.0.0.1/", FilterReason.PRIVATE_HOST),

@@ -35,7 +35,7 @@ from tasks.scrape.url_lists import (
 
 MAX_REMEMBERED_PLACES = 200_000
 _PLAIN_HEADS = re.compile(r"^(?:(https?)://([a-z0-9.-]+)$|.*$)", re.MULTILINE)
-_NUMBERS = {reason: number for number, reason in enumerate(FilterReason)}
+_NUMBERS: dict[str | None, int] = {None: KEPT, "": NOT_PLAIN} | {item: number for number, item in enumerate(FilterReason)}
 _OTHER_SCHEME = re.compile(r"[a-z][a-z0-9+-]*:(?!\d)", re.IGNORECASE)
 _PARAMETERS = re.compile(";[^/]*$")
 
@@ -140,18 +140,11 @@ class UrlFilter:
 
     def judge_heads(self, heads: list[bytes]) -> HeadVerdicts:
         """The verdicts about what lines say before their third slash, when that is plain."""
-        judge, numbers = self._hosts.judge_plain, _NUMBERS
-        verdicts = HeadVerdicts([], [], [])
-        for scheme, host in _PLAIN_HEADS.findall(b"\n".join(heads).decode("latin-1")):
-            if host:
-                reason, canonical, site = judge(scheme, host)
-                verdicts.codes.append(KEPT if reason is None else numbers[reason])
-            else:
-                canonical, site = "", ""
-                verdicts.codes.append(NOT_PLAIN)
-            verdicts.canonical.append(canonical)
-            verdicts.sites.append(site)
-        return verdicts
+        judge = self._hosts.judge_plain
+        found = _PLAIN_HEADS.findall(b"\n".join(heads).decode("latin-1"))
+        verdicts = [judge(scheme, host) if host else ("", "", "") for scheme, host in found]
+        codes = [_NUMBERS[reason] for reason, _, _ in verdicts]
+        return HeadVerdicts(codes, [head for _, head, _ in verdicts], [site for _, _, site in verdicts])
 
     def key_end(self, rest: bytes) -> int:
         """Where the key of a plain line ends in what follows its head, if nothing is left out inside."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tasks.scrape.address_guard import is_public, literal_address
@@ -66,6 +66,9 @@ class HostRules:
         ):
             for name in names:
                 self._kinds[name] = self._kinds.get(name, 0) | kind
+        self._has_words = bool(words)
+        self._tails = {tail for name in self._kinds for tail in _tails(name)}
+        """Names of two labels and more that something is listed about, and those above them."""
         self._allowed = {self._place(item) for item in allowed_private}
 
     @staticmethod
@@ -88,6 +91,23 @@ class HostRules:
 
         Returns the reason, the head of the canonical form (or nothing), and the registrable domain or the host.
         """
+        labels = host.split(".")
+        if len(labels) > 1 and self._kinds.get(labels[-1]) == SUFFIX:
+            # The usual case: below a top-level domain, where nothing is listed about the site and the names below it
+            site = f"{labels[-2]}.{labels[-1]}"
+            is_strange = len(host) > MAX_LABEL_CHARACTERS or "" in labels or "xn--" in host or self._allowed
+            if site not in self._tails and not is_strange:
+                return self._judge_name(scheme, host, site)
+        return self._judge_by_walk(scheme, host)
+
+    def _judge_name(self, scheme: str, host: str, site: str) -> tuple[FilterReason | None, str, str]:
+        if self._has_words and self._words.hits(host.replace("-", ".").split(".")):
+            return FilterReason.BLOCKED_WORD, "", site
+        if self._rules.ignore_www and host.startswith("www."):
+            return None, canonical_head(scheme, host, "", self._rules), site
+        return None, f"http://{host}" if self._rules.ignore_scheme else f"{scheme}://{host}", site
+
+    def _judge_by_walk(self, scheme: str, host: str) -> tuple[FilterReason | None, str, str]:
         if len(host) > MAX_LABEL_CHARACTERS or "xn--" in host or ".." in host or "." in (host[0], host[-1]):
             return self._judge_fully(scheme, host)
         # One walk over the dots for all lists; `below` and `further` are the names one and two labels longer.
@@ -116,11 +136,7 @@ class HostRules:
             return FilterReason.NO_REGISTRABLE_DOMAIN, "", host
         if bits & BLOCKED:
             return FilterReason.BLOCKED_DOMAIN, "", registrable
-        if self._words and self._words.hits(host.replace("-", ".").split(".")):
-            return FilterReason.BLOCKED_WORD, "", registrable
-        if self._rules.ignore_www and host.startswith("www."):
-            return None, canonical_head(scheme, host, "", self._rules), registrable
-        return None, f"http://{host}" if self._rules.ignore_scheme else f"{scheme}://{host}", registrable
+        return self._judge_name(scheme, host, registrable)
 
     def _judge_fully(self, scheme: str, host: str) -> tuple[FilterReason | None, str, str]:
         verdict = self.judge(scheme, host)
@@ -156,3 +172,10 @@ class HostRules:
                 return True
             dot = host.find(".", dot + 1)
         return False
+
+
+def _tails(name: str) -> Iterator[str]:
+    """The name, and the names above it that have two labels or more."""
+    while "." in name:
+        yield name
+        name = name.partition(".")[2]

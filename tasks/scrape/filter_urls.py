@@ -35,7 +35,7 @@ from tasks.scrape.url_lists import (
 
 MAX_REMEMBERED_PLACES = 200_000
 _PLAIN_HEADS = re.compile(r"^(?:(https?)://([a-z0-9.-]+)$|.*$)", re.MULTILINE)
-_NUMBERS: dict[str | None, int] = {None: KEPT, "": NOT_PLAIN} | {item: number for number, item in enumerate(FilterReason)}
+_NUMBERS: dict[str | None, int] = {None: KEPT, "": NOT_PLAIN} | {item: place for place, item in enumerate(FilterReason)}
 _OTHER_SCHEME = re.compile(r"[a-z][a-z0-9+-]*:(?!\d)", re.IGNORECASE)
 _PARAMETERS = re.compile(";[^/]*$")
 

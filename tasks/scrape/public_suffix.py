@@ -70,5 +70,5 @@ def _site_of_host(host: str) -> str:
 def site_of_url(url: str) -> str:
     """The registrable domain of a URL, its host where there is none, and nothing for what is no URL."""
     host = url.partition("://")[2].partition("/")[0].partition("?")[0].rpartition("@")[2].lower()
-    name = host if host.startswith("[") else host.partition(":")[0]
+    name = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
     return _site_of_host(name.removesuffix("."))

@@ -5,7 +5,7 @@ Its known faults are part of it: a site is known by the one label before its pub
 a comma is missing between them; a fragment or a final slash hides an extension; hosts outside ASCII and addresses with
 user names count as malformed, addresses such as 999.999.999.999 do not; only equal texts are duplicates.
 What differs: the order is that of the list, not that of a hash table, a line that is no UTF-8 is malformed and does
-not end the run, and blank lines are no records.
+not end the run, and blank lines are no records. The whole table of faults: docs/url-filter.md.
 """
 
 from __future__ import annotations

@@ -136,6 +136,25 @@ def test_too_short_for_the_user() -> None:
     assert rules.judge("http://example.com/").reason == FilterReason.TOO_SHORT
 
 
+DISGUISES = [
+    "2130706433", "0177.0.0.1", "0x7f.1", "0X7F000001", "017700000001", "127.1", "192.168.257", "127.0.0.0x1", "127.0.0.1.",
+    "00000000177.0.0.1", "127%2e0%2E0%2e1", "%31%32%37.0.0.1", "①②⑦.⓪.⓪.①", "１２７。０。０。１", "0", "100.64.0.1", "100.127.255.254",
+    "169.254.169.254", "198.18.0.1", "192.0.2.1", "224.0.0.1", "255.255.255.255", "[::1]", "[::]", "[::ffff:127.0.0.1]",
+    "[::ffff:7f00:1]", "[::127.0.0.1]", "[::ffff:0:127.0.0.1]", "[64:ff9b::10.0.0.1]", "[64:ff9b:1::1]", "[2002:7f00:1::]",
+    "[2001:0:4136:e378:8000:63bf:3fff:fdd2]", "[fe80::1]", "[fe80::1%25eth0]", "[fd12:3456::1]", "[ff02::1]", "[2001:db8::1]",
+    "LocalHost", "a.localhost.", "ⓛocalhost", "metadata.google.internal", "x.cluster.local", "user@127.0.0.1", "a:b@127.1:80",
+    "127.0.0.1#.example.com", "127.0.0.1?.example.com", "127.0.0.1\\@example.com",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("host", DISGUISES)
+def test_private_hosts_in_disguise(rules: UrlFilter, host: str) -> None:
+    for url in (f"http://{host}/x", f"https:\\\\{host}/", f"HTTP:///{host}"):
+        assert rules.judge(url).reason == FilterReason.PRIVATE_HOST
+        tally = Tally()
+        assert sifted(rules, url, tally=tally) == [] and tally.dropped == {FilterReason.PRIVATE_HOST: 1}
+
+
 def test_private_hosts_by_name() -> None:
     rules = UrlFilter(FilterConfig(allow_private_hosts=("127.0.0.1:8650", "wiki", "[::1]:80")))
     kept = [

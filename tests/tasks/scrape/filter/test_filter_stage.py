@@ -261,5 +261,13 @@ def test_real_list(shared_data: Path) -> None:
         assert 0.2 < kept.text.count(b"\n") / len(lines) < 0.4
 
 
+def test_rows_of_submissions(shared_data: Path, tmp_path: Path) -> None:
+    """JSON lines in a file whose name does not say so, compressed with xz."""
+    data = (shared_data / "urls-reddit" / "RS_sample.xz").read_bytes()
+    kept, report = run(tmp_path, {"RS_sample.xz": data})
+    assert report.num_in > 5_000 and report.dropped.get("bad_row", 0) == 0
+    assert report.dropped["blocked_domain"] > 1_000 and len(kept) > 500
+
+
 def test_output_is_a_url_list() -> None:
     assert FILTER.output is UrlList

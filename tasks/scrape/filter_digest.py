@@ -17,6 +17,8 @@ Words: TypeAlias = npt.NDArray[np.uint64]
 Places: TypeAlias = npt.NDArray[np.int64]
 
 WORD_BYTES = 8
+FEW = 32
+"""As many strings and fewer are carried on one by one."""
 PADDING = bytes(8 * WORD_BYTES)
 """What must follow the last string of a buffer: words are read whole, and a few beyond a short string."""
 LOWER_CASE = np.uint64(0x2020202020202020)
@@ -24,6 +26,7 @@ LOWER_CASE = np.uint64(0x2020202020202020)
 # Digits of pi: numbers without a plan
 _HIGH_START, _LOW_START = np.uint64(0x243F6A8885A308D3), np.uint64(0x13198A2E03707344)
 _HIGH, _LOW = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
+_FULL = (1 << 64) - 1
 _SHIFT = np.uint64(32)
 _MASKS = np.array([(1 << 8 * width) - 1 for width in range(WORD_BYTES + 1)], dtype="<u8")
 
@@ -56,7 +59,10 @@ def digest(words: Words, starts: Places, lengths: Places) -> tuple[Words, Words]
     active: Places | None = None
     while True:
         more = np.flatnonzero(rest > 0)
-        if not len(more):
+        if len(more) <= FEW:
+            owners = more if active is None else active[more]
+            for owner, place, size in zip(owners.tolist(), places[more].tolist(), rest[more].tolist(), strict=True):
+                high[owner], low[owner] = _finish(words, place, size, int(high[owner]), int(low[owner]))
             return high, low
         if len(more) < len(rest):
             places, rest = places[more], rest[more]
@@ -75,6 +81,20 @@ def digest(words: Words, starts: Places, lengths: Places) -> tuple[Words, Words]
             _step(part, word, _LOW)
             low[active] = part
         places, rest = places + WORD_BYTES, rest - WORD_BYTES
+
+
+def _finish(words: Words, place: int, size: int, high: int, low: int) -> tuple[int, int]:
+    """Both chains over one string: for a few long ones this is sooner done than by arrays."""
+    values = words[place : place + size : WORD_BYTES].tolist()
+    if size % WORD_BYTES:
+        values[-1] &= (1 << 8 * (size % WORD_BYTES)) - 1
+    high_factor, low_factor = int(_HIGH), int(_LOW)
+    for value in values:
+        high = (high ^ value) * high_factor & _FULL
+        high ^= high >> 32
+        low = (low ^ value) * low_factor & _FULL
+        low ^= low >> 32
+    return high, low
 
 
 def digests_of(texts: Sequence[bytes]) -> tuple[Words, Words]:

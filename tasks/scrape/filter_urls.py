@@ -1,6 +1,6 @@
 """Which URLs are worth fetching: the rules of FilterConfig.
 
-`judge` is the definition: a verdict for one line. `judge_head` and `judge_rests` give the same verdicts for the plain
+`judge` is the definition: a verdict for one line. `judge_heads` and `judge_rests` give the same verdicts for the plain
 lines of a block (filter_blocks).
 """
 

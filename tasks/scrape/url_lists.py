@@ -92,7 +92,6 @@ class WordList:
         return False
 
 
-_NUM_LETTERS = 2
 _LOWER_CASE = 0x2020202020202020
 
 
@@ -118,7 +117,7 @@ class Beginnings:
 class WordFinder:
     """Places in ASCII text where a listed word may begin: all such places, and few others.
 
-    The first letters of the words are looked for at all places at once, in eight groups that are the bits of a
+    The first two letters of the words are looked for at all places at once, in eight groups that are the bits of a
     byte; the way of the literal matchers of Hyperscan (Wang et al., NSDI 2019).
     """
 
@@ -126,7 +125,7 @@ class WordFinder:
         starts = {
             word.encode() for word in (*words.words, *(phrase.split()[0] for phrase in words.phrases)) if word.isascii()
         }
-        tables = [bytearray(256) for _ in range(_NUM_LETTERS)]
+        tables = [bytearray(256) for _ in range(2)]
         for number, start in enumerate(sorted(starts)):
             for place, table in enumerate(tables):
                 # a word that has ended may be followed by anything
@@ -141,18 +140,21 @@ class WordFinder:
 
         `words` are the eight bytes from each place of `text` on, as little-endian words.
         """
-        found = np.frombuffer(text.translate(_NO_LETTERS), np.uint8)[:-_NUM_LETTERS].copy()
-        for place, table in enumerate(self._tables, start=1):
-            found &= np.frombuffer(text.translate(table), np.uint8)[place : place + len(found)]
-        places = np.flatnonzero(found != 0) + 1
-        return places[self._beginnings.match(words[places])]
+        first, second = (np.frombuffer(text.translate(table), np.uint8) for table in self._tables)
+        places: npt.NDArray[np.int64] = np.flatnonzero(first[:-1] & second[1:] != 0)
+        places = places[self._beginnings.match(words[places])]
+        if not len(places):
+            return places
+        before = np.frombuffer(text, np.uint8)[places - 1]
+        places = places[(places == 0) | ~_IS_LETTER[before]]
+        return places
 
 
 _SEPARATORS = re.compile(r"[\W_]+")
 # Bytes of ASCII text: letters in lower case, digits, and a space for everything else
 _LOWER_WORDS = bytes(ord(chr(code).lower()) if code < 128 and chr(code).isalnum() else 32 for code in range(256))
 
-_NO_LETTERS = bytes(0 if code < 128 and chr(code).isalnum() else 255 for code in range(256))
+_IS_LETTER = np.array([code < 128 and chr(code).isalnum() for code in range(256)])
 
 
 def split_words(text: str) -> list[str]:

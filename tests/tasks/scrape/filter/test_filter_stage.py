@@ -182,7 +182,7 @@ def test_missing_list(tmp_path: Path) -> None:
 def test_words_and_phrases() -> None:
     words = WordList(["Bad", "very-bad thing", "größe"])
     assert words.hits(["bad"]) and words.hits(["a", "very", "bad", "thing"]) and not words.hits(["badly"])
-    for text, places in ((b"/x_BAD.html badly bad", [3, 12, 18]), (b"ebad/very/thing", [5]), (b"bad", [])):
+    for text, places in ((b"/x_BAD.html badly bad", [3, 12, 18]), (b"ebad/very/thing", [5]), (b"bad", [0])):
         padded = text + bytes(8)
         assert WordFinder(words).places(padded, words_of_buffer(padded)).tolist() == places
     assert WordList(["Größe"]).hits(split_words("die größe")) and not WordList([]).hits([])

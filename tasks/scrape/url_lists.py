@@ -146,8 +146,8 @@ class WordFinder:
         if not len(places):
             return places
         before = np.frombuffer(text, np.uint8)[places - 1]
-        places = places[(places == 0) | ~_IS_LETTER[before]]
-        return places
+        begins: npt.NDArray[np.bool_] = (places == 0) | ~_IS_LETTER[before]
+        return places[begins]
 
 
 _SEPARATORS = re.compile(r"[\W_]+")

@@ -1,10 +1,18 @@
-"""The command line. Exit codes: 0 done, 1 failed, 2 the user asked for something wrong, 130 stopped by Ctrl-C."""
+"""The command line. Exit codes: 0 done, 1 failed, 2 the user asked for something wrong, 130 stopped by Ctrl-C (128 and
+the number of the signal for another one)."""
 
 from __future__ import annotations
 
+import io
+import os
+import signal
+import sys
+import tempfile
+import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from types import FrameType
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
@@ -13,7 +21,7 @@ from tasks.errors import Url2lmError, UserError
 
 T = TypeVar("T")
 
-EXIT_FAILED, EXIT_USER_ERROR, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_FAILED, EXIT_USER_ERROR = 1, 2
 error_console = Console(stderr=True, soft_wrap=True)
 
 app = typer.Typer(
@@ -31,6 +39,19 @@ Store = Annotated[str | None, typer.Option("--store", help="Folder of the artifa
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 
 
+class Stopped(KeyboardInterrupt):
+    """This process was told to end."""
+
+    def __init__(self, number: int) -> None:
+        self.exit_code = 128 + number
+        super().__init__(signal.Signals(number).name)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    del frame
+    raise Stopped(number)
+
+
 def guarded(work: Callable[[], T]) -> T:
     """Run a command's work; what the user got wrong and what failed become one clear message and an exit code."""
     try:
@@ -41,9 +62,27 @@ def guarded(work: Callable[[], T]) -> T:
     except (Url2lmError, TimeoutError) as error:
         error_console.print(f"[bold red]url2lm:[/] {_escaped(error)}")
         raise typer.Exit(EXIT_FAILED) from None
-    except KeyboardInterrupt:
+    except BrokenPipeError:
+        # Whoever read the output (head, less) has seen enough. What is still buffered must not be tried again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(128 + signal.SIGPIPE) from None
+    except KeyboardInterrupt as error:
         error_console.print("[bold red]url2lm:[/] stopped. What was finished is kept; run the same command to go on.")
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+        raise typer.Exit(getattr(error, "exit_code", 128 + signal.SIGINT)) from None
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        _fail(f"{place}{error.strerror or error}")
+    except Exception as error:  # noqa: BLE001 - the boundary of the program: a person gets a sentence, the rest a file
+        with tempfile.NamedTemporaryFile("w", prefix="url2lm-", suffix=".log", delete=False) as log:
+            log.write(traceback.format_exc())
+        _fail(f"a fault of url2lm itself: {type(error).__name__}: {error}. The traceback is in {log.name}")
+
+
+def _fail(message: str) -> NoReturn:
+    from rich.markup import escape
+
+    error_console.print(f"[bold red]url2lm:[/] {escape(message)}")
+    raise typer.Exit(EXIT_FAILED) from None
 
 
 def _escaped(error: BaseException) -> str:
@@ -55,9 +94,7 @@ def _escaped(error: BaseException) -> str:
 @app.command()
 def run(
     recipe: Recipe,
-    urls: Annotated[
-        list[str] | None, typer.Option("--urls", help="URL list: file, folder, glob or -.")
-    ] = None,
+    urls: Annotated[list[str] | None, typer.Option("--urls", help="URL list: file, folder, glob or -.")] = None,
     pages: Annotated[list[str] | None, typer.Option("--pages", help="WARC files: start at extract.")] = None,
     documents: Annotated[list[str] | None, typer.Option("--documents", help="JSON lines: start at clean.")] = None,
     corpus: Annotated[str | None, typer.Option("--corpus", help="Prefix of .bin/.idx: start at train.")] = None,
@@ -167,6 +204,12 @@ def sample(
 
 def main() -> None:
     """Entry point of the console script."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a character still shows the rest
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP, and that stays
+            signal.signal(number, _stop)
     app(prog_name="url2lm")
 
 

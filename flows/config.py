@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ValidationError, model_validator
+from pydantic import BaseModel, ValidationError, field_validator, model_validator
 
 from tasks.clean.config import CleanConfig, DedupConfig, ShuffleConfig
 from tasks.configuration import Config
@@ -103,6 +104,17 @@ class PipelineConfig(Config):
     sample: SampleConfig = SampleConfig()
     """What the model is asked to write."""
 
+    @field_validator("store")
+    @classmethod
+    def _is_a_path(cls, value: str) -> str:
+        if not value.strip() or "\0" in value:
+            raise ValueError("it names no folder")
+        try:
+            Path(value).expanduser()
+        except RuntimeError as error:
+            raise ValueError(str(error)) from error
+        return value
+
     @property
     def evaluation(self) -> EvaluateConfig:
         """`evaluate` on what training held out: split, seq_length and seed are those of `train` unless they are set."""
@@ -126,9 +138,11 @@ def load_recipe(name: str) -> dict[str, Any]:
             raise UserError("recipe", name, "there is no such file and no such recipe", nearest(stem, shipped))
         path = shipped[stem]
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:
         raise UserError("recipe", str(path), f"it is not valid TOML ({error})", "Mend the file.") from error
+    except OSError as error:
+        raise UserError("recipe", str(path), f"it cannot be read ({error.strerror})", "Name another.") from error
 
 
 def parse_assignment(text: str) -> tuple[list[str], Any]:
@@ -138,16 +152,18 @@ def parse_assignment(text: str) -> tuple[list[str], Any]:
         raise UserError(
             "--set", text, "it is not of the form a.b=value", "Write for example --set train.num_steps=100."
         )
-    try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        parsed = value
+    parsed: Any = value
+    with suppress(ValueError, RecursionError):
+        table = tomllib.loads(f"value = {value}")
+        if len(table) > 1:
+            raise UserError("--set", text, "it sets more than one thing", "Give --set once for each.")
+        parsed = table["value"]
     return path.strip().split("."), parsed
 
 
 def build_config(recipe: Mapping[str, Any], assignments: Sequence[tuple[Sequence[str], Any]] = ()) -> PipelineConfig:
     """Recipe and assignments as a checked PipelineConfig. Raises UserError that names the dotted path and the rule."""
-    values = _copied(recipe)
+    values = copied(recipe)
     for path, value in assignments:
         place = values
         for name in path[:-1]:
@@ -164,8 +180,9 @@ def build_config(recipe: Mapping[str, Any], assignments: Sequence[tuple[Sequence
         raise as_user_error(error, PipelineConfig) from error
 
 
-def _copied(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _copied(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+def copied(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested groups of settings that may be changed."""
+    return {name: copied(value) if isinstance(value, Mapping) else value for name, value in values.items()}
 
 
 def as_user_error(error: ValidationError, model: type[BaseModel]) -> UserError:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 PLAIN_EVERY_SECONDS = 10.0
@@ -73,7 +74,7 @@ class StageDisplay:
             self._console.print(f"{self._name:<11} {self._done:,}{of} {self._unit}", highlight=False)
 
     def note(self, message: str) -> None:
-        self._console.print(f"[yellow]{self._name:<11}[/] {message}", highlight=False, markup=True)
+        self._console.print(f"[yellow]{self._name:<11}[/] {escape(message)}", highlight=False)
 
     def metric(self, event: dict[str, object]) -> None:
         if event.get("event") == "step" and self._bars is not None and self._bar is not None:

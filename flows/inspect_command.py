@@ -70,7 +70,14 @@ def _listed(counts: Mapping[str, int], number: int | None = None) -> str:
 
 
 def describe_path(path: Path) -> dict[str, Any]:
-    """The facts about a path as plain values."""
+    """The facts about a path as plain values. Raises CorruptInputError for what cannot be read."""
+    try:
+        return _facts(path)
+    except (ValueError, TypeError, OSError) as error:
+        raise CorruptInputError(f"{path}: it is damaged ({error})") from error
+
+
+def _facts(path: Path) -> dict[str, Any]:
     if (path / MANIFEST_NAME).is_file() and "artifact" in json.loads((path / MANIFEST_NAME).read_bytes()):
         return _artifact_facts(path)
     if (path / "artifacts").is_dir():
@@ -245,7 +252,7 @@ def verified(path: Path) -> dict[str, list[str]]:
             IndexedDataset(prefix)
         except (ValueError, OSError, CorruptInputError) as error:
             return {str(prefix): [str(error)]}
-        return {str(prefix): []}
+        return {f"{prefix} (sizes and index agree; no checksum of the content is known)": []}
     raise UserError("path", str(path), "it is no artifact, store or corpus", "Name one of these.")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from flows import summary
@@ -15,6 +16,7 @@ from flows.config import STAGE_NAMES, PipelineConfig, build_config, load_recipe,
 from flows.embedded_server import start_unless_given
 from flows.prefect_settings import prepare
 from flows.standard_input import standard_input_as_file
+from flows.steps import describe
 from tasks.artifacts import Artifact
 from tasks.errors import UserError, nearest
 from tasks.store import ArtifactStore
@@ -37,34 +39,35 @@ def run(
         if dry_run:
             _print_plan(config, as_json)
             return
-        _refuse_pipeline_inputs(config)
         run_pipeline(config, as_json=as_json)
 
 
-def _refuse_pipeline_inputs(config: PipelineConfig) -> None:
+def _take_inputs(config: PipelineConfig) -> list[Artifact]:
     # Adopting again is cheap (a hash), so a wrong path or an empty list is said before a server is started.
     from tasks import adopt
 
     store, given = ArtifactStore(config.store_path), config.input
     if given.urls:
-        adopt.adopt_urls(store, given.urls)
-    elif given.pages:
-        adopt.adopt_pages(store, given.pages)
-    elif given.documents:
-        adopt.adopt_documents(store, given.documents, text_field=given.text_field)
-    else:
-        from tasks.tokenize.stage import LOAD_VOCABULARY
+        return [adopt.adopt_urls(store, given.urls)]
+    if given.pages:
+        return [adopt.adopt_pages(store, given.pages)]
+    if given.documents:
+        return [adopt.adopt_documents(store, given.documents, text_field=given.text_field)]
+    from tasks.tokenize.stage import LOAD_VOCABULARY
 
-        adopt.corpus_paths(given.corpus)
-        store.run(LOAD_VOCABULARY, config.vocabulary, ())
+    adopt.corpus_paths(given.corpus)
+    return [store.run(LOAD_VOCABULARY, config.vocabulary, ())]
 
 
 def run_pipeline(config: PipelineConfig, *, as_json: bool) -> dict[str, Artifact]:
     """Run the flow with this terminal attached, and print its summary."""
     started = time.monotonic()
     terminal = Console(stderr=True) if as_json else console
-    produced = _run_flow(config, terminal)
     store = ArtifactStore(config.store_path)
+    for taken in _take_inputs(config):
+        if summary.dropped(store, taken):
+            terminal.print(f"taken over: {describe(store, taken)}", highlight=False, markup=False)
+    produced = _run_flow(config, terminal)
     facts = summary.facts(store, produced, seconds=time.monotonic() - started)
     if as_json:
         console.print_json(orjson.dumps(facts).decode())
@@ -110,7 +113,7 @@ def _print_plan(config: PipelineConfig, as_json: bool) -> None:
     if as_json:
         console.print_json(orjson.dumps({"store": str(store.root), "stages": rows}).decode())
         return
-    table = Table(title=f"Would run (store: {store.root})")
+    table = Table(title=escape(f"Would run (store: {store.root})"))
     table.add_column("stage")
     table.add_column("note")
     for row in rows:

@@ -15,6 +15,7 @@ from rich.markup import escape
 from flows.config import as_user_error
 from tasks.errors import UserError
 from tasks.infer.jobs import GenerateJob, run_job
+from tasks.records import replace_surrogates
 
 console = Console()
 error_console = Console(stderr=True)
@@ -29,6 +30,9 @@ def sample(
         remedy = "Give the folder that the stage convert made, or any GPT-2 folder."
         raise UserError("model", str(model), "it holds no config.json", remedy)
     given = tuple(prompts) if prompts or file else ("",)
+    for prompt in given:
+        if replace_surrogates(prompt) != prompt:
+            raise UserError("--prompt", ascii(prompt), "it is not UTF-8 text", "Give it in UTF-8, or use --file.")
     try:
         job = GenerateJob(
             model_directory=directory, prompts=given, prompt_file=file.expanduser() if file else None, **settings
@@ -43,7 +47,7 @@ def sample(
             console.file.write(orjson.dumps(event).decode() + "\n")
         elif event["event"] == "sample":
             console.rule(f"sample {event['index'] + 1}, seed {event['seed']}", align="left", style="dim")
-            console.print(f"[bold]{escape(event['prompt'])}[/]{escape(event['text'])}", highlight=False)
+            console.print(f"[bold]{escape(event['prompt'])}[/]{escape(event['text'])}", highlight=False, soft_wrap=True)
 
     with tempfile.TemporaryDirectory(prefix="url2lm-sample-") as folder:
         scratch = Path(folder)

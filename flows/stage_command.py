@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 from rich.console import Console
 
-from flows.config import DEFAULT_STORE, as_user_error, load_recipe, parse_assignment
+from flows.config import DEFAULT_STORE, as_user_error, copied, load_recipe, parse_assignment
 from flows.display import Display
 from flows.registry import STAGES
 from flows.standard_input import standard_input_as_file
@@ -46,16 +46,23 @@ def run_stage(
         artifact, cached = store.produce(stage, config, artifacts, display.stage(name))
     _copy_out(store, artifact, out)
     state = "Cached" if cached else "Completed"
-    Console().print(f"{name} {state}: {describe(store, artifact)}\n{out}", highlight=False)
+    adopted = [describe(store, item) for item in artifacts if item.stage.startswith("adopt-")]
+    lines = [*(f"adopted: {text}" for text in adopted), f"{name} {state}: {describe(store, artifact)}", str(out)]
+    Console().print(*lines, sep="\n", highlight=False, markup=False, soft_wrap=True)
 
 
 def _config(stage: Stage[Any], recipe: str | None, settings: Sequence[str]) -> StageConfig:
-    values: dict[str, Any] = dict(load_recipe(recipe).get(stage.name, {})) if recipe else {}
+    given = load_recipe(recipe).get(stage.name, {}) if recipe else {}
+    if not isinstance(given, Mapping):
+        raise UserError(stage.name, given, "it is a plain value, not a group", "Mend the recipe.")
+    values: dict[str, Any] = copied(given)
     for path, value in map(parse_assignment, settings):
         names = path[1:] if path[0] == stage.name and len(path) > 1 else path
         place = values
         for part in names[:-1]:
             place = place.setdefault(part, {})
+            if not isinstance(place, dict):
+                raise UserError(".".join(path), value, f"{part} is a plain value, not a group", "Give the group.")
         place[names[-1]] = value
     try:
         return stage.config.model_validate(values)

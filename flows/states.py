@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
+from rich.markup import escape
 
 from flows.steps import StageEnd, on_stage_end
 
@@ -28,5 +29,5 @@ class StateWatch:
     def _print(self, end: StageEnd) -> None:
         style = "cyan" if end.state_name == "Cached" else "green"
         self._console.print(
-            f"[{style}]{end.stage:<11} {end.state_name:<9}[/] {end.seconds:6.1f} s  {end.what}", highlight=False
+            f"[{style}]{end.stage:<11} {end.state_name:<9}[/] {end.seconds:6.1f} s  {escape(end.what)}", highlight=False
         )

@@ -27,10 +27,10 @@ def facts(store: ArtifactStore, produced: Mapping[str, Artifact], seconds: float
     for artifact in produced.values():
         if isinstance(artifact, PageShards):
             found["pages_fetched"] = artifact.num_pages
-            found["pages_dropped"] = _dropped(store, artifact)
+            found["pages_dropped"] = dropped(store, artifact)
         elif isinstance(artifact, DocumentShards):
             found["documents_kept"] = artifact.num_documents
-            found.setdefault("documents_dropped", {})[artifact.stage] = _dropped(store, artifact)
+            found.setdefault("documents_dropped", {})[artifact.stage] = dropped(store, artifact)
         elif isinstance(artifact, Tokenizer):
             found["vocab_size"] = artifact.vocab_size
         elif isinstance(artifact, TokenizedCorpus):
@@ -58,7 +58,8 @@ def funnel_row(stage: str, manifest: Manifest) -> dict[str, Any] | None:
     return row | {name: value for name, value in more.items() if value}
 
 
-def _dropped(store: ArtifactStore, artifact: Artifact) -> dict[str, int]:
+def dropped(store: ArtifactStore, artifact: Artifact) -> dict[str, int]:
+    """How many records a stage did not keep, by reason."""
     report = store.manifest_of(artifact).report
     return {} if report is None else report.dropped
 
@@ -89,7 +90,7 @@ def print_summary(
     for number, sample in enumerate(samples(store, produced)[:NUM_SHOWN_SAMPLES], start=1):
         console.print()
         console.rule(f"sample {number}", align="left", style="dim")
-        console.print(f"[bold]{escape(sample['prompt'])}[/]{escape(sample['text'])}", highlight=False)
+        console.print(f"[bold]{escape(sample['prompt'])}[/]{escape(sample['text'])}", highlight=False, soft_wrap=True)
 
 
 def _rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:

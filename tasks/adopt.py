@@ -7,6 +7,7 @@ another folder or with another date is the same artifact, and a changed one neve
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,21 +53,27 @@ def expand_paths(
     """Files named by paths, folders and globs, each pattern's matches sorted. Raises UserError when one names none."""
     found: list[Path] = []
     for pattern in patterns:
-        path = Path(pattern).expanduser()
-        if path.is_dir():
-            matches = sorted(item for item in path.rglob("*") if item.is_file() and not item.name.startswith("."))
-            if suffixes:
-                matches = [item for item in matches if item.name.endswith(suffixes)]
-        elif path.is_file():
-            matches = [path]
-        else:
-            root = Path(path.anchor) if path.is_absolute() else Path()
-            relative = path.relative_to(root) if path.is_absolute() else path
-            matches = sorted(item for item in root.glob(str(relative)) if item.is_file())
+        if not str(pattern):
+            raise UserError(field, "", "no file is named", "Give a file, folder or glob.")
+        try:
+            matches = _matches(Path(pattern).expanduser(), suffixes)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise UserError(field, str(pattern), f"it cannot be looked up ({error})", "Give another path.") from error
         if not matches:
             raise UserError(field, str(pattern), "no such file", "Give an existing file, folder or glob.")
         found.extend(item.resolve() for item in matches)
     return tuple(found)
+
+
+def _matches(path: Path, suffixes: tuple[str, ...] | None) -> list[Path]:
+    if path.is_dir():
+        found = sorted(item for item in path.rglob("*") if item.is_file() and not item.name.startswith("."))
+        return [item for item in found if item.name.endswith(suffixes)] if suffixes else found
+    if path.is_file():
+        return [path]
+    root = Path(path.anchor) if path.is_absolute() else Path()
+    relative = path.relative_to(root) if path.is_absolute() else path
+    return sorted(item for item in root.glob(str(relative)) if item.is_file())
 
 
 def _suffixes(path: Path) -> str:
@@ -98,9 +105,12 @@ def take_pages(build: StageBuild, config: AdoptConfig) -> PageShards:
         suffix = ".warc" if path.suffix == ".warc" else ".warc.gz"
         target = build.directory / f"pages-{index:05d}{suffix}"
         shutil.copyfile(path, target)
-        with target.open("rb") as stream:
-            responses = ArchiveIterator(stream, record_types=WarcRecordType.response, parse_http=False)
-            num_pages = sum(1 for _ in responses)
+        try:
+            with target.open("rb") as stream:
+                responses = ArchiveIterator(stream, record_types=WarcRecordType.response, parse_http=False)
+                num_pages = sum(1 for _ in responses)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise CorruptInputError(f"{path}: this is no sound WARC file ({error})") from error
         if num_pages == 0:
             raise UserError("pages", str(path), "the file holds no WARC response record", "Give WARC files of a crawl.")
         report.num_in += num_pages
@@ -180,21 +190,28 @@ def take_hf_model(build: StageBuild, config: AdoptConfig) -> HFModel:
     """Copy a Hugging Face GPT-2 directory. Its weights are the user's: no parity was measured."""
     for path in config.paths:
         shutil.copyfile(path, build.directory / path.name)
-    settings = json.loads((build.directory / "config.json").read_text(encoding="utf-8"))
-    num_parameters = 0
-    for path in sorted(build.directory.glob("*.safetensors")):
-        with path.open("rb") as stream:
-            header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
-        for name, tensor in header.items():
-            if name != "__metadata__":
-                size = 1
-                for length in tensor["shape"]:
-                    size *= length
-                num_parameters += size
+    try:
+        settings = json.loads((build.directory / "config.json").read_text(encoding="utf-8"))
+        vocab_size = int(settings["vocab_size"])
+        num_parameters = sum(_num_elements(path) for path in sorted(build.directory.glob("*.safetensors")))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        folder = config.paths[0].parent
+        raise CorruptInputError(f"{folder}: this is no sound Hugging Face model ({error})") from error
     report = StageReport(unit="models", num_in=1, num_out=1)
     return build.publish(
-        HFModel, report, num_parameters=num_parameters, vocab_size=settings["vocab_size"], max_logit_difference=None
+        HFModel, report, num_parameters=num_parameters, vocab_size=vocab_size, max_logit_difference=None
     )
+
+
+def _num_elements(path: Path) -> int:
+    """Elements of the tensors of a safetensors file, by its header. Raises ValueError for no such file."""
+    size = path.stat().st_size
+    with path.open("rb") as stream:
+        length = int.from_bytes(stream.read(8), "little")
+        if length > size - 8:
+            raise ValueError(f"{path.name}: its header would pass its end")
+        header = json.loads(stream.read(length))
+    return sum(math.prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")
 
 
 ADOPT_URLS = Stage("adopt-urls", 1, AdoptConfig, (), UrlList, take_urls, "Take over a URL list")

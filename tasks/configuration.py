@@ -15,7 +15,9 @@ from tasks.errors import UserError
 class Config(BaseModel):
     """A frozen settings model. The sentence under each field is its help text everywhere."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, validate_default=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, validate_default=True, allow_inf_nan=False
+    )
 
 
 def default_workers() -> int:
@@ -28,7 +30,7 @@ def default_workers() -> int:
 class Resources(Config):
     """How fast a stage runs, never what it makes: nothing here enters a cache key."""
 
-    workers: int = Field(default_factory=default_workers, ge=1)
+    workers: int = Field(default_factory=default_workers, ge=1, le=4096)
     """Processes that work on shards at the same time. The result is the same for any number."""
 
 

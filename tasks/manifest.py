@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import platform
@@ -133,7 +134,8 @@ def write_verified(directory: Path, stamps: dict[str, list[int]]) -> None:
         temporary.write_text(json.dumps(stamps))
         temporary.replace(directory / VERIFIED_NAME)
     except OSError:  # a read-only store still can be read
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def package_versions() -> dict[str, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import lzma
 import os
 import zlib
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ import zstandard
 from tasks.errors import CorruptInputError
 
 READ_BYTES = 1 << 20
+MAX_LINE_BYTES = 1 << 26
 ZSTD_LEVEL = 3
 DOCUMENT_SUFFIXES = (".jsonl", ".json", ".ndjson", ".jsonl.gz", ".json.gz", ".jsonl.zst", ".json.zst")
 
@@ -154,8 +156,6 @@ def read_bytes(path: Path) -> Iterator[bytes]:
                 while piece := stream.read(READ_BYTES):
                     yield piece
         elif path.suffix == ".xz":
-            import lzma
-
             with lzma.open(path, "rb") as stream:
                 while piece := stream.read(READ_BYTES):
                     yield piece
@@ -165,7 +165,7 @@ def read_bytes(path: Path) -> Iterator[bytes]:
             with path.open("rb") as stream:
                 while piece := stream.read(READ_BYTES):
                     yield piece
-    except (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError) as error:
+    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, zstandard.ZstdError) as error:
         raise CorruptInputError(f"{path}: the compressed file is damaged or cut short ({error})") from error
     except OSError as error:
         raise CorruptInputError(f"{path}: cannot be read ({error})") from error
@@ -191,19 +191,34 @@ def _read_zstd(path: Path) -> Iterator[bytes]:
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
-    """Lines without their `\\n`; a last line without one counts; a UTF-8 byte-order mark at the start is dropped."""
-    rest = b""
-    first = True
+    """Lines without their `\\n`; a last line without one counts; a UTF-8 byte-order mark at the start is dropped.
+
+    Of a line longer than MAX_LINE_BYTES only so much is given: it is no record, and must not fill the memory.
+    """
+    held: list[bytes] = []
+    num_held = 0
+    is_first = True
+
+    def whole(end: bytes) -> bytes:
+        nonlocal num_held, is_first
+        line = b"".join((*held, end))[:MAX_LINE_BYTES]
+        held.clear()
+        num_held = 0
+        if is_first:
+            line, is_first = line.removeprefix(b"\xef\xbb\xbf"), False
+        return line
+
     for piece in read_bytes(path):
-        rest += piece
-        if first and len(rest) >= 3:
-            rest, first = rest.removeprefix(b"\xef\xbb\xbf"), False
-        *lines, rest = rest.split(b"\n")
-        yield from lines
-    if first:
-        rest = rest.removeprefix(b"\xef\xbb\xbf")
-    if rest:
-        yield rest
+        head, newline, rest = piece.partition(b"\n")
+        if newline:
+            yield whole(head)
+            *lines, head = rest.split(b"\n")
+            yield from lines
+        if head and num_held < MAX_LINE_BYTES:
+            held.append(head)
+            num_held += len(head)
+    if last := whole(b""):
+        yield last
 
 
 def read_rows(path: Path, text_field: str = "text") -> Iterator[Row]:

@@ -16,7 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 class Settings(BaseModel):
     """Frozen, no unknown keys, a sentence under each field."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, validate_default=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, validate_default=True, allow_inf_nan=False
+    )
 
 
 class ModelConfig(Settings):
@@ -160,7 +162,7 @@ class TrainConfig(Settings):
     """Samples in one forward pass of one replica."""
     global_batch_size: int = Field(default=32, ge=1)
     """Samples in one step over all replicas and accumulation."""
-    num_steps: int = Field(default=1000, ge=1)
+    num_steps: int = Field(default=1000, ge=1, le=10**9)
     """Optimizer steps."""
     seed: int = Field(default=1234, ge=0, lt=2**32)
     """Decides initial weights, the order of samples and dropout."""

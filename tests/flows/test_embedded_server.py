@@ -13,7 +13,7 @@ import pytest
 
 from flows import embedded_server
 from flows.embedded_server import EmbeddedServer, start_unless_given
-from tasks.errors import StageError
+from tasks.errors import StageError, UserError
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
@@ -37,6 +37,7 @@ def answers(api_url: str) -> bool:
 
 def test_a_killed_command_takes_its_server_with_it(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
+    environment["http_proxy"] = "http://127.0.0.1:9"  # nobody is there, and nobody may be asked
     child = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, str(tmp_path)], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
     )
@@ -52,10 +53,17 @@ def test_a_killed_command_takes_its_server_with_it(tmp_path: Path) -> None:
     assert not answers(address)
 
 
-def test_a_given_server_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:1/api")
+def test_a_given_server_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_api: str) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", prefect_api)
     assert start_unless_given(tmp_path) is None
-    assert os.environ["PREFECT_API_URL"] == "http://127.0.0.1:1/api"
+    assert os.environ["PREFECT_API_URL"] == prefect_api and not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_said_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setattr(embedded_server, "FREE_BYTES_NEEDED", 1 << 60)
+    with pytest.raises(UserError, match="free on its disk"):
+        start_unless_given(tmp_path / "not" / "yet" / "there")
 
 
 def test_a_server_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

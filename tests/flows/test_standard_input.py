@@ -23,7 +23,9 @@ def run_filter(data: bytes, folder: Path) -> bytes:
     return (folder / "out" / "urls.txt").read_bytes()
 
 
-@pytest.mark.parametrize("data", [LINES, gzip.compress(LINES), b'{"url": "http://example.com/a"}\n'])
+@pytest.mark.parametrize(
+    "data", [LINES, gzip.compress(LINES), b'{"url": "http://example.com/a"}\n'], ids=["text", "gzip", "rows"]
+)
 def test_a_stage_reads_the_standard_input(data: bytes, tmp_path: Path) -> None:
     assert run_filter(data, tmp_path) == b"http://example.com/a\n"
 

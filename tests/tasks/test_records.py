@@ -8,6 +8,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tasks import records
 from tasks.errors import CorruptInputError
 from tasks.records import BadRow, Document, DocumentWriter, parse_row, read_lines, read_rows, replace_surrogates
 
@@ -113,3 +114,27 @@ def test_lines_are_cut_at_newlines_alone(lines: list[bytes], last_newline: bool)
         if expected[-1] == b"":
             expected.pop()
         assert list(read_lines(path)) == expected
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 3, 1 << 20])
+def test_lines_do_not_depend_on_how_a_file_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
+) -> None:
+    monkeypatch.setattr(records, "READ_BYTES", piece_bytes)
+    for data in (b"", b"\n", b"a", b"a\n", b"\xef\xbb\xbfa\n\nb\r\nc", b"\xef\xbb\xbf", b"\xef\xbb\nx\n\n"):
+        (tmp_path / "file").write_bytes(data)
+        wanted = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+        assert list(records.read_lines(tmp_path / "file")) == (wanted if wanted[-1] else wanted[:-1])
+
+
+def test_a_line_without_end_fills_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "READ_BYTES", 8)
+    monkeypatch.setattr(records, "MAX_LINE_BYTES", 20)
+    (tmp_path / "a.jsonl").write_bytes(b'{"text": "' + b"x" * 100 + b'"}\n{"text": "y"}\n')
+    assert [row.reason for row in records.read_rows(tmp_path / "a.jsonl")] == ["invalid_json", ""]
+
+
+def test_a_file_that_only_says_it_is_xz_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.txt.xz").write_bytes(b"no xz at all")
+    with pytest.raises(CorruptInputError, match=r"a\.txt\.xz"):
+        list(records.read_lines(tmp_path / "a.txt.xz"))

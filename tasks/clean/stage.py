@@ -18,7 +18,7 @@ CLEAN = Stage(
 )
 DEDUP = Stage(
     name="dedup",
-    version=2,
+    version=3,
     config=DedupConfig,
     inputs=(DocumentShards,),
     output=DocumentShards,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, get_args
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from tasks.clean.languages import LANGDETECT_CODES, base_code, is_installed
 from tasks.configuration import Resources, StageConfig
@@ -55,6 +55,13 @@ class CleanConfig(StageConfig):
         return self
 
 
+class DedupResources(Resources):
+    """How fast copies are found, and how much memory that may take."""
+
+    memory_bytes: int = Field(default=1 << 30, ge=1 << 20)
+    """Bytes of the tables that all workers together sort, beside 9 a document. Survivors do not depend on it."""
+
+
 class DedupConfig(StageConfig):
     """Which documents count as the same; the first in input order survives."""
 
@@ -72,6 +79,13 @@ class DedupConfig(StageConfig):
     """MinHash values of a document; more find more of the pairs near a low threshold."""
     seed: int = Field(default=1234, ge=0, lt=2**32)
     """Seed of the hash functions."""
+    resources: DedupResources = DedupResources()
+    """Workers and memory; they never change what survives."""
+
+    @field_validator("resources", mode="before")
+    @classmethod
+    def _workers_alone(cls, value: object) -> object:
+        return value.model_dump() if type(value) is Resources else value
 
 
 class ShuffleResources(Resources):

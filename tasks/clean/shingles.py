@@ -47,7 +47,7 @@ def mix(values: Hashes) -> Hashes:
 
 @cache
 def _byte_table() -> bytes:
-    """What each byte becomes: small letters and digits themselves, capitals small, other ASCII blank, the rest itself."""
+    """What each byte becomes: capitals small letters, ASCII between words blank, everything else itself."""
     classes = ascii_classes()
     return bytes(
         byte if byte >= 0x80 else (ord(chr(byte).lower()) if classes[byte] == LETTER else _BLANK) for byte in range(256)

@@ -19,7 +19,7 @@ from tasks.clean.config import DedupConfig
 from tasks.clean.dedup import DedupReason
 from tasks.clean.shingles import distinct, jaccard, shingle_hashes
 from tasks.clean.stage import DEDUP
-from tasks.clean.traits import text_digest
+from tasks.clean.digests import text_digest
 from tasks.configuration import Resources
 from tasks.records import Document
 from tasks.store import ArtifactStore
@@ -112,7 +112,7 @@ def test_rules_one_after_the_other(store: ArtifactStore, corpus: Corpus, read: R
     assert report.dropped == {DedupReason.URL: 1, DedupReason.EXACT: 3, DedupReason.NEAR: 2}
     # The copy of the near copy is a copy of the survivor: what is named is there.
     assert [example.partition(":")[0] for example in report.examples[DedupReason.EXACT]] == [
-        "like document 0", "like document 0", "like document 7",
+        "like line 0", "like line 0", "like line 7",
     ]  # fmt: skip
 
 
@@ -147,24 +147,22 @@ def test_where_rows_are_bad_the_rest_is_right(store: ArtifactStore, corpus: Corp
 def test_a_crowd_of_alike_pages_is_compared_within_a_limit(
     store: ArtifactStore, corpus: Corpus, read: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dedup, "MOST_PER_GROUP", 3)
+    monkeypatch.setattr(dedup, "MOST_PER_CROWD", 3)
     frame = [f"frame{place}" for place in range(60)]
     texts = [" ".join([*frame, *(f"d{number}w{place}" for place in range(12))]) for number in range(30)]
     made = store.run(DEDUP, DedupConfig(threshold=0.8, resources=ONE), [corpus(texts)])
     assert len(read(made)) == 30
     report = store.manifest_of(made).report
     assert report is not None
-    assert report.counts["near_groups_full"] > 0
+    assert report.counts["near_crowds_full"] > 0
     assert report.counts["near_comparisons"] < 30 * 29 // 2
 
 
 def test_numbers_of_equal_digests() -> None:
     high = np.array([5, 1, 5, 5, 1, 9], np.uint64)
     low = np.array([1, 1, 1, 2, 1, 9], np.uint64)
-    counts = np.array([True, True, True, True, True, True])
-    assert candidates.first_of_equals(high, low, counts).tolist() == [-1, -1, 0, -1, 1, -1]
-    counts[0] = False
-    assert candidates.first_of_equals(high, low, counts).tolist() == [-1, -1, -1, -1, 1, -1]
+    assert candidates.first_of_equals(high, low).tolist() == [-1, -1, 0, -1, 1, -1]
+    assert candidates.first_of_equals(high[:0], low[:0]).tolist() == []
 
 
 @pytest.mark.skipif(not NEARDUP.is_dir(), reason="the near duplicates are not here")

@@ -10,8 +10,8 @@ import numpy as np
 
 from tasks.clean.candidates import Numbers
 from tasks.clean.dedup import GramFiles
-from tasks.clean.digests import columns, save, text_digest
-from tasks.clean.lines import line_lists, read_text, source_name
+from tasks.clean.digests import columns, open_spool, save, text_digest
+from tasks.clean.lines import read_text, source_name
 from tasks.clean.shingles import BATCH_CHARACTERS, Hashes, byte_hashes, distinct, encode
 from tasks.progress import StageReport
 
@@ -21,6 +21,8 @@ class CompareShard:
     """Work on one file: the lines (counted from 0 in the file, in order) whose n-grams and digests are wanted."""
 
     source: str
+    digests: str
+    """Its digests file, which lies beside its lines."""
     grams_of: Numbers
     texts_of: Numbers
     words_per_shingle: int
@@ -40,24 +42,19 @@ def compare_shard(shard: CompareShard, directory: Path) -> tuple[list[str], Stag
         sets.extend(distinct(hashes[bounds[at] : bounds[at + 1]]) for at in range(len(batch)))
         batch.clear()
 
+    spool, name = open_spool(Path(shard.digests)), source_name(source)
     wanted = np.union1d(shard.grams_of, shard.texts_of)
-    with_grams, with_text = np.isin(wanted, shard.grams_of), np.isin(wanted, shard.texts_of)
-    name, first, at = source_name(source), 0, 0
-    for lines in line_lists(source):
-        end = int(np.searchsorted(wanted, first + len(lines)))
-        for number, grams, whole in zip(
-            wanted[at:end].tolist(), with_grams[at:end].tolist(), with_text[at:end].tolist(), strict=True
-        ):
-            text = read_text(lines[number - first], number + 1, name)[1]
-            if whole:
-                digests.append(text_digest(text))
-            if grams:
-                batch.append(encode(text))
-                held += len(batch[-1])
-                if held >= BATCH_CHARACTERS:
-                    flush()
-                    held = 0
-        first, at = first + len(lines), end
+    with_grams, with_text = np.isin(wanted, shard.grams_of).tolist(), np.isin(wanted, shard.texts_of).tolist()
+    for number, grams, whole in zip(wanted.tolist(), with_grams, with_text, strict=True):
+        text = read_text(spool.line(number), number + 1, name)[1]
+        if whole:
+            digests.append(text_digest(text))
+        if grams:
+            batch.append(encode(text))
+            held += len(batch[-1])
+            if held >= BATCH_CHARACTERS:
+                flush()
+                held = 0
     flush()
     ends = np.cumsum([len(one) for one in sets], dtype=np.int64)
     names = [f"{source.name}.{kind}.npy" for kind in ("grams", "ends", "texts")]

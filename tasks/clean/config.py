@@ -75,8 +75,8 @@ class DedupConfig(StageConfig):
     """Near duplicates have at least this Jaccard similarity of their sets of word n-grams."""
     shingle_words: int = Field(default=5, ge=1, le=64)
     """Words in one n-gram; a shorter text is one n-gram."""
-    num_hashes: int = Field(default=128, ge=8, le=1024)
-    """MinHash values of a document; more find more of the pairs near a low threshold."""
+    num_hashes: int = Field(default=72, ge=8, le=1024)
+    """MinHash values of a document. Bands are as long as a pair at the threshold is found with probability .995."""
     seed: int = Field(default=1234, ge=0, lt=2**32)
     """Seed of the hash functions."""
     resources: DedupResources = DedupResources()

@@ -150,9 +150,10 @@ def _compare(search: _Search, digests: DigestFiles, compared: Numbers, same: Num
     firsts = np.concatenate([[0], np.cumsum(digests.lengths)]).astype(np.int64)
     grams_at, texts_at = np.searchsorted(compared, firsts), np.searchsorted(same, firsts)
     shards = []
-    for at, path in enumerate(search.paths):
+    for at, (path, digest_path) in enumerate(zip(search.paths, search.digest_paths, strict=True)):
         own = CompareShard(
             str(path),
+            str(digest_path),
             compared[grams_at[at] : grams_at[at + 1]] - firsts[at],
             same[texts_at[at] : texts_at[at + 1]] - firsts[at],
             search.config.shingle_words,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import compress
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from tasks.clean.dedup import REASONS, Decisions
-from tasks.clean.digests import BYTES_ROW, STATE_ROW
-from tasks.clean.lines import AS_IT_IS, LineWriter, bad_reason, document_of, line_lists, source_name
+from tasks.clean.digests import BYTES_ROW, STATE_ROW, open_spool
+from tasks.clean.lines import AS_IT_IS, REWRITTEN, LineWriter, Spool, bad_reason, document_of, source_name
 from tasks.clean.shards import example_of, output_name
 from tasks.progress import StageReport
 
@@ -27,33 +27,40 @@ class KeepShard:
 
 
 def keep_shard(shard: KeepShard, directory: Path) -> tuple[list[str], StageReport]:
-    """Write the survivors of one file."""
-    source = Path(shard.source)
+    """Write the survivors of one file: runs of lines as they are, and between them what must be written anew."""
+    source, spool = Path(shard.source), open_spool(Path(shard.digests))
     digests = np.load(shard.digests, mmap_mode="r")
-    states, kept = digests[STATE_ROW], np.equal(shard.decisions.reason, 0) & (digests[STATE_ROW] <= 1)
+    states = digests[STATE_ROW]
+    kept = np.equal(shard.decisions.reason, 0) & (states <= REWRITTEN)
     report = StageReport(unit="documents", num_in=len(states), num_out=int(np.count_nonzero(kept)))
     report.count("text_bytes", int(digests[BYTES_ROW][kept].sum()))
-    name, output, first = source_name(source), output_name(source), 0
+    name, output = source_name(source), output_name(source)
+    # What becomes of a line: 0 copied, 1 written anew, 2 left out. Runs of equal ones are one piece of work.
+    fate = np.where(kept, states, 2).astype(np.int8)
+    edges = np.flatnonzero(np.diff(fate)) + 1
     with LineWriter(directory / output) as writer:
-        for lines in line_lists(source):
-            part = slice(first, first + len(lines))
-            for place in np.flatnonzero(~kept[part]).tolist():
-                _note(report, shard, int(states[first + place]), lines[place], first + place, name)
-            for place in np.flatnonzero(kept[part] & (states[part] != AS_IT_IS)).tolist():
-                lines[place] = document_of(lines[place], first + place + 1, name).to_json()
-            writer.write_lines(list(compress(lines, kept[part].tolist())))
-            first += len(lines)
+        for first, last in pairwise([0, *edges.tolist(), len(fate)]):
+            if first == last:
+                continue
+            if fate[first] == AS_IT_IS:
+                writer.write_block(spool.block(first, last), last - first)
+                continue
+            for number in range(first, last):
+                if fate[number] == REWRITTEN:
+                    writer.write_lines([document_of(spool.line(number), number + 1, name).to_json()])
+                else:
+                    _note(report, shard, int(states[number]), spool, number)
     return [output], report
 
 
-def _note(report: StageReport, shard: KeepShard, state: int, line: bytes, number: int, name: str) -> None:
+def _note(report: StageReport, shard: KeepShard, state: int, spool: Spool, number: int) -> None:
     """Count a line that is left out; the first few of a reason become examples."""
-    bad = bad_reason(state)
+    bad, source = bad_reason(state), Path(shard.source)
     reason = str(bad or REASONS[shard.decisions.reason[number]])
     if report.dropped.get(reason, 0) >= EXAMPLES:
         report.drop(reason)
     elif bad:
-        report.drop(reason, f"{Path(shard.source).name}:{number + 1}")
+        report.drop(reason, f"{source.name}:{number + 1}")
     else:
-        document = document_of(line, number + 1, name)
+        document = document_of(spool.line(number), number + 1, source_name(source))
         report.drop(reason, f"like line {shard.decisions.survivor[number]}: {example_of(document)}")

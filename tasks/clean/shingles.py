@@ -1,34 +1,32 @@
 """Word n-grams of many documents at once, as 64-bit hashes: numpy over one buffer of UTF-8 bytes.
 
 A word is a run of letters, digits, marks and underscores, letter case aside; in scripts without blanks every character
-is a word. One pass over the bytes turns capitals into small letters and everything between words into blanks; then
-words are taken eight bytes at a time, so that the work after that pass grows with words and not with characters. Equal
-n-grams have equal hashes in every process and on every machine. Words of up to eight bytes have no collisions at all,
-since their hash is a bijection.
+is a word. A few passes over the bytes find words and turn capitals into small letters; then words are taken eight bytes
+at a time, so that the work after them grows with words and not with characters. Equal n-grams have equal hashes in
+every process and on every machine. Words of up to eight bytes have no collisions at all: their hash is a bijection.
 """
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
-from tasks.clean.word_classes import ALONE, LETTER, NUM_CODE_POINTS, SEPARATOR, ascii_classes, character_classes, folded
+from tasks.clean.word_classes import ALONE, NUM_CODE_POINTS, SEPARATOR, character_classes, folded
 
 Hashes = npt.NDArray[np.uint64]
 Offsets = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 Places = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _WORD_BASE = np.uint64(0xA0761D6478BD642F)
-_BLANK = 0x20
 _LOAD = 8
-# Blanks before and after the buffer: a word has a separator on each side, and the last load stays inside.
+# Blanks before and after the buffer: no word touches its ends, and the last load stays inside.
 _MARGIN = b" " * (2 * _LOAD)
 _MASKS = np.array([(1 << (8 * size)) - 1 for size in range(_LOAD + 1)], np.uint64)
 # Characters of one pass: its arrays should stay in a core's cache.
@@ -43,15 +41,6 @@ def mix(values: Hashes) -> Hashes:
         values = (values ^ (values >> np.uint64(27))) * _SECOND
     mixed: Hashes = values ^ (values >> np.uint64(31))
     return mixed
-
-
-@cache
-def _byte_table() -> bytes:
-    """What each byte becomes: capitals small letters, ASCII between words blank, everything else itself."""
-    classes = ascii_classes()
-    return bytes(
-        byte if byte >= 0x80 else (ord(chr(byte).lower()) if classes[byte] == LETTER else _BLANK) for byte in range(256)
-    )
 
 
 def encode(text: str) -> bytes:
@@ -71,14 +60,13 @@ def shingle_hashes(texts: Sequence[str], words_per_shingle: int) -> tuple[Hashes
 
 def byte_hashes(encoded: Sequence[bytes], words_per_shingle: int) -> tuple[Hashes, Offsets]:
     """The same as `shingle_hashes` for texts that `encode` has made bytes."""
-    joined = b"".join((_MARGIN, b"\n".join(encoded), _MARGIN)).translate(_byte_table())
+    joined = b"".join((_MARGIN, b"\n".join(encoded), _MARGIN))
+    codes, in_word = _fold_ascii(np.frombuffer(joined, np.uint8))
     if joined.isascii():
-        codes = np.frombuffer(joined, np.uint8)
-        first, after = _words(codes)
+        first, after = _words(in_word)
     else:
-        codes = np.frombuffer(bytearray(joined), np.uint8)
-        alone, following = _fold_beyond_ascii(codes)
-        first, after = _words(codes) if not len(alone) else _words_with_alone(codes, alone, following)
+        alone, following = _fold_beyond_ascii(codes, in_word)
+        first, after = _words(in_word) if not len(alone) else _words_with_alone(in_word, alone, following)
     starts = np.zeros(len(encoded) + 1, np.int64)
     np.cumsum([len(one) + 1 for one in encoded], out=starts[1:])
     bounds = np.searchsorted(first, starts + len(_MARGIN))
@@ -118,25 +106,35 @@ def jaccard(first: Hashes, second: Hashes) -> float:
     return common / (len(both) - common)
 
 
-def _words(codes: Bytes) -> tuple[Places, Places]:
-    """Where words begin and the place after each; the buffer begins and ends with blanks."""
-    in_word = codes != _BLANK
+def _fold_ascii(raw: Bytes) -> tuple[Bytes, Mask]:
+    """The bytes with capitals as small letters, and which are part of words: ASCII as in \\w, and all beyond."""
+    place = (raw | np.uint8(0x20)) - np.uint8(0x61)
+    letter = place < 26
+    codes: Bytes = raw | (letter.view(np.uint8) << np.uint8(5))
+    np.subtract(raw, 0x30, out=place)
+    letter |= place < 10
+    letter |= raw == 0x5F
+    letter |= raw >= 0x80
+    return codes, letter
+
+
+def _words(in_word: Mask) -> tuple[Places, Places]:
+    """Where words begin and the place after each; the buffer begins and ends between words."""
     edges = np.flatnonzero(in_word[1:] != in_word[:-1]) + 1
     return edges[0::2], edges[1::2]
 
 
-def _words_with_alone(codes: Bytes, alone: Places, following: Places) -> tuple[Places, Places]:
+def _words_with_alone(in_word: Mask, alone: Places, following: Places) -> tuple[Places, Places]:
     """The same where characters that are words of their own begin at `alone` and end before `following`."""
-    in_word = codes != _BLANK
-    begins = np.zeros(len(codes), bool)
+    begins = np.zeros(len(in_word), bool)
     begins[1:] = in_word[1:] & ~in_word[:-1]
     begins[alone] = True
     begins[following] |= in_word[following]
     return np.flatnonzero(begins), np.flatnonzero(in_word[:-1] & (begins[1:] | ~in_word[1:])) + 1
 
 
-def _fold_beyond_ascii(codes: Bytes) -> tuple[Places, Places]:
-    """Blank out separators and fold capitals outside ASCII, in place. Returns begin and end of characters alone."""
+def _fold_beyond_ascii(codes: Bytes, in_word: Mask) -> tuple[Places, Places]:
+    """Take out separators and fold capitals outside ASCII, in place. Returns begin and end of characters alone."""
     places = np.flatnonzero(codes >= 0xC0)
     lead = codes[places].astype(np.int32)
     size = 2 + (lead >= 0xE0) + (lead >= 0xF0)
@@ -146,34 +144,23 @@ def _fold_beyond_ascii(codes: Bytes) -> tuple[Places, Places]:
         points[more] = (points[more] << 6) | (codes[places[more] + step] & 0x3F)
     points = np.minimum(points, NUM_CODE_POINTS)
     classes = character_classes()[points]
-    _write(codes, places, size, classes == SEPARATOR, None)
-    changed = folded()[points]
-    _write(codes, places, size, changed != points, changed)
+    for length in (2, 3, 4):
+        between = places[(classes == SEPARATOR) & (size == length)]
+        for step in range(length):
+            in_word[between + step] = False
+        small = folded()[points]
+        changed = (small != points) & (size == length)
+        _write(codes, places[changed], length, small[changed])
     alone = classes == ALONE
     return places[alone], places[alone] + size[alone]
 
 
-def _write(
-    codes: Bytes,
-    places: Places,
-    size: npt.NDArray[np.int32],
-    chosen: npt.NDArray[np.bool_],
-    points: npt.NDArray[np.int32] | None,
-) -> None:
-    """Write the code points of the chosen characters over their bytes, of which there are as many; None is blanks."""
-    for length in (2, 3, 4):
-        which = np.flatnonzero(chosen & (size == length))
-        if not len(which):
-            continue
-        rest = points[which] if points is not None else np.zeros(0, np.int32)
-        for step in range(length - 1, -1, -1):
-            if points is None:
-                codes[places[which] + step] = _BLANK
-            elif step:
-                codes[places[which] + step] = 0x80 | (rest & 0x3F)
-                rest = rest >> 6
-            else:
-                codes[places[which]] = (0xF00 >> length) & 0xFF | rest
+def _write(codes: Bytes, places: Places, length: int, points: npt.NDArray[np.int32]) -> None:
+    """Write the code points of characters over their bytes, of which each has `length`."""
+    for step in range(length - 1, 0, -1):
+        codes[places + step] = 0x80 | (points & 0x3F)
+        points = points >> 6
+    codes[places] = (0xF00 >> length) & 0xFF | points
 
 
 def _word_hashes(codes: Bytes, first: Places, length: Places) -> Hashes:

@@ -25,12 +25,6 @@ UNSPACED = (
 
 
 @cache
-def ascii_classes() -> npt.NDArray[np.uint8]:
-    """uint8 [128]: letters, digits and the underscore are LETTER, as in the pattern \\w."""
-    return np.array([LETTER if chr(code).isalnum() or code == 0x5F else SEPARATOR for code in range(128)], np.uint8)
-
-
-@cache
 def character_classes() -> npt.NDArray[np.uint8]:
     """uint8 [NUM_CODE_POINTS + 1]: letters, numbers, marks, connectors make words; the last stands for all beyond."""
     letters = ("L", "N", "M", "Pc")

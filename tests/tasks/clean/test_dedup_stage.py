@@ -17,9 +17,9 @@ from tasks.artifacts import DocumentShards
 from tasks.clean import candidates, dedup, minhash
 from tasks.clean.config import DedupConfig
 from tasks.clean.dedup import DedupReason
+from tasks.clean.digests import text_digest
 from tasks.clean.shingles import distinct, jaccard, shingle_hashes
 from tasks.clean.stage import DEDUP
-from tasks.clean.digests import text_digest
 from tasks.configuration import Resources
 from tasks.records import Document
 from tasks.store import ArtifactStore

@@ -8,7 +8,6 @@ from collections.abc import Hashable
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

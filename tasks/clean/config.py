@@ -102,5 +102,7 @@ class ShuffleConfig(StageConfig):
     """Same seed and same documents, same order."""
     documents_per_shard: int = Field(default=20_000, ge=1)
     """Documents in one shard of the result."""
+    compression: Literal["zstd", "none"] = "zstd"
+    """How shards are written: zstd, or plain JSON lines, which are several times as large and faster."""
     resources: ShuffleResources = ShuffleResources()
     """Workers and memory; they never change the order."""

@@ -10,8 +10,9 @@ import numpy as np
 
 from tasks.clean.dedup import REASONS, Decisions
 from tasks.clean.digests import BYTES_ROW, STATE_ROW, open_spool
-from tasks.clean.lines import AS_IT_IS, REWRITTEN, LineWriter, Spool, bad_reason, document_of, source_name
+from tasks.clean.lines import AS_IT_IS, REWRITTEN, LineWriter, bad_reason, document_of, source_name
 from tasks.clean.shards import example_of, output_name
+from tasks.clean.spool import Spool
 from tasks.progress import StageReport
 
 EXAMPLES = 5

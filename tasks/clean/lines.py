@@ -21,7 +21,11 @@ from tasks.records import BadRow, Document, parse_row, read_bytes
 # Between stages: half the time of level 3 for a seventh more bytes.
 ZSTD_LEVEL = 1
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-OWN_START = b'{"id":"'
+OWN_START, OWN_END = b'{"id":"', 0x7D
+SHORTEST_LINE = len(OWN_START) + len(b"\n") + 1
+NEWLINE = 0x0A
+MOST_VECTORS = 512
+WRITTEN_AT_ONCE = 1 << 20
 
 AS_IT_IS, REWRITTEN = 0, 1
 """States of a line: copied, or read as a document and written anew. What is above is no document: a bad row."""
@@ -52,22 +56,50 @@ def line_lists(path: Path) -> Iterator[list[bytes]]:
         yield [last]
 
 
-class Spool:
-    """The lines of one file as plain text on disk: any of them, or a run of them, without reading others."""
+def line_blocks(path: Path) -> Iterator[bytes]:
+    """The content of a file in blocks of whole lines, a newline after each; a byte-order mark at the start is dropped.
 
-    def __init__(self, path: Path, ends: npt.NDArray[np.uint64]) -> None:
-        """`ends`: the place after each line's newline. Raises OSError when the file is missing."""
-        self._ends = np.concatenate([np.zeros(1, np.int64), ends.astype(np.int64)])
-        # An empty file cannot be mapped.
-        self._bytes = np.memmap(path, np.uint8, "r") if self._ends[-1] else np.zeros(0, np.uint8)
+    Raises CorruptInputError for a damaged file.
+    """
+    rest: list[bytes] = []
+    first = True
+    for piece in read_bytes(path):
+        if first:
+            piece = b"".join((*rest, piece))
+            if len(piece) < len(BYTE_ORDER_MARK):
+                rest = [piece]
+                continue
+            piece, rest, first = piece.removeprefix(BYTE_ORDER_MARK), [], False
+        newline = piece.rfind(b"\n")
+        if newline < 0:
+            rest.append(piece)
+            continue
+        if rest:
+            begin = piece.index(b"\n") + 1
+            yield b"".join((*rest, piece[:begin]))
+            if begin <= newline:
+                yield piece[begin : newline + 1]
+        else:
+            yield piece[: newline + 1] if newline + 1 < len(piece) else piece
+        rest = [piece[newline + 1 :]] if newline + 1 < len(piece) else []
+    if last := b"".join(rest):
+        yield last if last.endswith(b"\n") else last + b"\n"
 
-    def line(self, number: int) -> bytes:
-        """One line without its newline; lines count from 0."""
-        return self._bytes[self._ends[number] : self._ends[number + 1] - 1].tobytes()
 
-    def block(self, first: int, last: int) -> memoryview:
-        """The lines `first` to `last` (exclusive), each with its newline."""
-        return self._bytes[self._ends[first] : self._ends[last]].data
+def line_ends(block: bytes) -> npt.NDArray[np.int64]:
+    """The place after each newline."""
+    return np.flatnonzero(np.frombuffer(block, np.uint8) == NEWLINE) + 1
+
+
+def all_as_they_are(block: bytes, ends: npt.NDArray[np.int64]) -> bool:
+    """Whether every line of a block looks like one that our own writer wrote."""
+    codes = np.frombuffer(block, np.uint8)
+    starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
+    if np.min(ends - starts, initial=SHORTEST_LINE) < SHORTEST_LINE:
+        return False
+    loads = np.ndarray((len(codes) - 7,), "<u8", block, 0, (1,))
+    right_start = (loads[starts] & np.uint64((1 << 56) - 1)) == np.frombuffer(OWN_START + b"\0", "<u8")[0]
+    return bool(right_start.all()) and bool((codes[ends - 2] == OWN_END).all())
 
 
 def read_text(line: bytes, line_number: int, source: str) -> tuple[int, str, str]:
@@ -131,6 +163,19 @@ class LineWriter:
             view = view[self._stream.write(view) if self._stream is self._file else self._compress(view) :]
         self.num_documents += num_lines
 
+    def write_views(self, views: Sequence[memoryview]) -> None:
+        """Append rows, each with its newline, without copying them together where nothing is compressed."""
+        if self._stream is self._file:
+            write_vectors(self._file.fileno(), views)
+        else:
+            first = held = 0
+            for place, view in enumerate(views, start=1):
+                held += len(view)
+                if held >= WRITTEN_AT_ONCE or place == len(views):
+                    self._stream.write(b"".join(views[first:place]))
+                    first, held = place, 0
+        self.num_documents += len(views)
+
     def _compress(self, view: memoryview) -> int:
         self._stream.write(view)
         return len(view)
@@ -150,3 +195,14 @@ class LineWriter:
         os.fsync(self._file.fileno())
         self._file.close()
         self._temporary.replace(self.path)
+
+
+def write_vectors(descriptor: int, views: Sequence[memoryview]) -> None:
+    """Write pieces of memory one after another to a file, as they lie."""
+    for first in range(0, len(views), MOST_VECTORS):
+        some = list(views[first : first + MOST_VECTORS])
+        left = sum(map(len, some)) - os.writev(descriptor, some)
+        if left:  # a signal, or a file system that takes less at once
+            rest = memoryview(b"".join(some))[-left:]
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]

@@ -27,7 +27,7 @@ DEDUP = Stage(
 )
 SHUFFLE = Stage(
     name="shuffle",
-    version=2,
+    version=3,
     config=ShuffleConfig,
     inputs=(DocumentShards,),
     output=DocumentShards,

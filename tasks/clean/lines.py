@@ -56,12 +56,12 @@ def line_lists(path: Path) -> Iterator[list[bytes]]:
         yield [last]
 
 
-def line_blocks(path: Path) -> Iterator[bytes]:
+def line_blocks(path: Path) -> Iterator[memoryview]:
     """The content of a file in blocks of whole lines, a newline after each; a byte-order mark at the start is dropped.
 
     Raises CorruptInputError for a damaged file.
     """
-    rest: list[bytes] = []
+    rest: list[bytes | memoryview] = []
     first = True
     for piece in read_bytes(path):
         if first:
@@ -70,28 +70,26 @@ def line_blocks(path: Path) -> Iterator[bytes]:
                 rest = [piece]
                 continue
             piece, rest, first = piece.removeprefix(BYTE_ORDER_MARK), [], False
-        newline = piece.rfind(b"\n")
-        if newline < 0:
-            rest.append(piece)
-            continue
-        if rest:
+        after, view = piece.rfind(b"\n") + 1, memoryview(piece)
+        begin = 0
+        if after and rest:
             begin = piece.index(b"\n") + 1
-            yield b"".join((*rest, piece[:begin]))
-            if begin <= newline:
-                yield piece[begin : newline + 1]
-        else:
-            yield piece[: newline + 1] if newline + 1 < len(piece) else piece
-        rest = [piece[newline + 1 :]] if newline + 1 < len(piece) else []
+            yield memoryview(b"".join((*rest, view[:begin])))
+            rest = []
+        if begin < after:
+            yield view[begin:after]
+        if after < len(piece):
+            rest.append(view[after:])
     if last := b"".join(rest):
-        yield last if last.endswith(b"\n") else last + b"\n"
+        yield memoryview(last if last.endswith(b"\n") else last + b"\n")
 
 
-def line_ends(block: bytes) -> npt.NDArray[np.int64]:
+def line_ends(block: memoryview) -> npt.NDArray[np.int64]:
     """The place after each newline."""
     return np.flatnonzero(np.frombuffer(block, np.uint8) == NEWLINE) + 1
 
 
-def all_as_they_are(block: bytes, ends: npt.NDArray[np.int64]) -> bool:
+def all_as_they_are(block: memoryview, ends: npt.NDArray[np.int64]) -> bool:
     """Whether every line of a block looks like one that our own writer wrote."""
     codes = np.frombuffer(block, np.uint8)
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])

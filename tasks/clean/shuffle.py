@@ -44,12 +44,12 @@ class RunWriter:
         self.names = [f"{name}.rows", f"{name}.index.npy", f"{name}.runs.npy"]
         self._directory, self._seed, self._shard, self._run_bytes = directory, seed, shard, run_bytes
         (directory / self.names[0]).write_bytes(b"")
-        self._blocks: list[tuple[bytes, Ends]] = []
+        self._blocks: list[tuple[memoryview, Ends]] = []
         self._held = self._offset = self.num_rows = 0
         self._index: list[Hashes] = []
         self._runs: list[int] = []
 
-    def add(self, block: bytes, ends: Ends) -> None:
+    def add(self, block: memoryview, ends: Ends) -> None:
         """More rows: lines with their newlines, and the place after each."""
         self._blocks.append((block, ends))
         self._held += memory_of(len(block), len(ends))
@@ -84,10 +84,10 @@ def memory_of(num_bytes: int, num_lines: int) -> int:
     return num_bytes + LINE_OVERHEAD * num_lines
 
 
-def views_of(block: bytes, ends: Ends) -> list[memoryview]:
+def views_of(block: memoryview, ends: Ends) -> list[memoryview]:
     """Each line of a block where it lies."""
-    view, bounds = memoryview(block), ends.tolist()
-    return [view[begin:end] for begin, end in zip([0, *bounds], bounds, strict=False)]
+    bounds = ends.tolist()
+    return [block[begin:end] for begin, end in zip([0, *bounds], bounds, strict=False)]
 
 
 class Run:
@@ -110,12 +110,12 @@ class Run:
             return 0
         return int(self._index[OFFSET, last - 1] + self._index[LENGTH, last - 1] - self._index[OFFSET, first])
 
-    def read(self, places: tuple[int, int]) -> tuple[Hashes, bytes, Ends]:
+    def read(self, places: tuple[int, int]) -> tuple[Hashes, memoryview, Ends]:
         """Keys of the lines at these places, the lines themselves, and the place after each."""
         first, last = places
         with self._path.open("rb") as stream:
             stream.seek(int(self._index[OFFSET, first]))
-            content = stream.read(self.num_bytes(places))
+            content = memoryview(stream.read(self.num_bytes(places)))
         return self._index[KEY, first:last], content, np.cumsum(self._index[LENGTH, first:last]).astype(np.int64)
 
 

@@ -79,8 +79,8 @@ def test_blocks_are_the_lines_of_the_file(
         expected = list(records.read_lines(path))
         blocks = list(line_blocks(path))
         lists = list(line_lists(path))
-    assert [line for block in blocks for line in block[:-1].split(b"\n")] == expected
-    assert all(block.endswith(b"\n") for block in blocks)
+    assert [line for block in blocks for line in bytes(block[:-1]).split(b"\n")] == expected
+    assert all(bytes(block).endswith(b"\n") for block in blocks)
     assert [line for some in lists for line in some] == expected
 
 
@@ -102,7 +102,7 @@ def test_the_order_depends_on_the_seed_alone(store: ArtifactStore, corpus: Corpu
 
 def add(writer: RunWriter, *lines: bytes) -> None:
     block = b"".join(line + b"\n" for line in lines)
-    writer.add(block, line_ends(block))
+    writer.add(memoryview(block), line_ends(memoryview(block)))
 
 
 def test_memory_stays_within_the_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

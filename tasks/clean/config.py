@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -86,6 +87,38 @@ class DedupConfig(StageConfig):
     @classmethod
     def _workers_alone(cls, value: object) -> object:
         return value.model_dump() if type(value) is Resources else value
+
+
+class DecontaminateConfig(StageConfig):
+    """What is taken out of documents because a benchmark holds it. The numbers are those of GPT-3 (Brown et al. 2020,
+    appendix C) as Megatron-LM's filter_ngrams.py has them."""
+
+    benchmarks: tuple[Path, ...] = ()
+    """Files of tests to come: JSON lines, or plain text (.txt) with blank lines between texts; also .gz, .zst."""
+    benchmark_fields: tuple[str, ...] = ()
+    """Fields of JSON rows that are read; empty reads every string, those in lists and objects too."""
+    mode: Literal["cut", "drop"] = "cut"
+    """Cut the matching stretches out of a document, or drop the whole document."""
+    ngram_words: int = Field(default=13, ge=2, le=64)
+    """Words in a row that make a match."""
+    min_ngram_words: int = Field(default=8, ge=1, le=64)
+    """A benchmark text with fewer words than an n-gram matches as a whole, but not with fewer words than this."""
+    common_documents: int = Field(default=10, ge=0)
+    """N-grams that so many documents hold are common phrases and no match; 0 knows no common ones."""
+    cut_characters: int = Field(default=200, ge=0)
+    """Characters cut on each side of a match, and on to the next full stop, question or exclamation mark."""
+    min_piece_characters: int = Field(default=200, ge=0)
+    """What is left between two cuts stays when it has more characters than this."""
+    most_pieces: int = Field(default=10, ge=1)
+    """A document that falls into more pieces is dropped."""
+
+    @model_validator(mode="after")
+    def _shortest_is_shorter(self) -> DecontaminateConfig:
+        if self.min_ngram_words > self.ngram_words:
+            raise ValueError(
+                f"min_ngram_words = {self.min_ngram_words} is more than ngram_words = {self.ngram_words}; lower it"
+            )
+        return self
 
 
 class ShuffleResources(Resources):

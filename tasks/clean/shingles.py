@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -58,8 +60,23 @@ def shingle_hashes(texts: Sequence[str], words_per_shingle: int) -> tuple[Hashes
     return byte_hashes([encode(text) for text in texts], words_per_shingle)
 
 
-def byte_hashes(encoded: Sequence[bytes], words_per_shingle: int) -> tuple[Hashes, Offsets]:
-    """The same as `shingle_hashes` for texts that `encode` has made bytes."""
+@dataclass(frozen=True)
+class Words:
+    """The words of several texts one after another."""
+
+    hashes: Hashes
+    begins: Places
+    """The byte at which each word begins, in the buffer of all texts."""
+    ends: Places
+    """The byte after each word."""
+    bounds: Places
+    """[texts + 1]: the first word of each text, and the number of all."""
+    starts: Places
+    """[texts]: where each text begins in the buffer."""
+
+
+def words_of(encoded: Sequence[bytes]) -> Words:
+    """Cut texts that `encode` has made bytes into words."""
     joined = b"".join((_MARGIN, b"\n".join(encoded), _MARGIN))
     codes, in_word = _fold_ascii(np.frombuffer(joined, np.uint8))
     if joined.isascii():
@@ -67,20 +84,25 @@ def byte_hashes(encoded: Sequence[bytes], words_per_shingle: int) -> tuple[Hashe
     else:
         alone, following = _fold_beyond_ascii(codes, in_word)
         first, after = _words(in_word) if not len(alone) else _words_with_alone(in_word, alone, following)
-    starts = np.zeros(len(encoded) + 1, np.int64)
-    np.cumsum([len(one) + 1 for one in encoded], out=starts[1:])
-    bounds = np.searchsorted(first, starts + len(_MARGIN))
-    words = _word_hashes(codes, first, after - first)
-    grams = _roll(words, words_per_shingle)
+    starts = np.full(len(encoded) + 1, len(_MARGIN), np.int64)
+    starts[1:] += np.cumsum([len(one) + 1 for one in encoded])
+    return Words(_word_hashes(codes, first, after - first), first, after, np.searchsorted(first, starts), starts[:-1])
+
+
+def byte_hashes(encoded: Sequence[bytes], words_per_shingle: int) -> tuple[Hashes, Offsets]:
+    """The same as `shingle_hashes` for texts that `encode` has made bytes."""
+    words = words_of(encoded)
+    grams = roll(words.hashes, words_per_shingle)
     parts: list[Hashes] = [np.zeros(0, np.uint64)]
     offsets = np.zeros(len(encoded) + 1, np.int64)
-    for place, (begin, end) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True), start=1):
+    bounds = words.bounds.tolist()
+    for place, (begin, end) in enumerate(pairwise(bounds), start=1):
         count = end - begin
         if count >= words_per_shingle:
             parts.append(grams[begin : end - words_per_shingle + 1])
             offsets[place] = count - words_per_shingle + 1
         elif count:
-            parts.append(_roll(words[begin:end], count))
+            parts.append(roll(words.hashes[begin:end], count))
             offsets[place] = 1
     return np.concatenate(parts), np.cumsum(offsets)
 
@@ -182,7 +204,7 @@ def _word_hashes(codes: Bytes, first: Places, length: Places) -> Hashes:
     return hashes
 
 
-def _roll(words: Hashes, size: int) -> Hashes:
+def roll(words: Hashes, size: int) -> Hashes:
     """The hash of every run of `size` words: a polynomial over their hashes modulo 2^64, then mixed."""
     count = len(words) - size + 1
     if count <= 0:

@@ -85,7 +85,7 @@ def words_of(encoded: Sequence[bytes]) -> Words:
         alone, following = _fold_beyond_ascii(codes, in_word)
         first, after = _words(in_word) if not len(alone) else _words_with_alone(in_word, alone, following)
     starts = np.full(len(encoded) + 1, len(_MARGIN), np.int64)
-    starts[1:] += np.cumsum([len(one) + 1 for one in encoded])
+    starts[1:] += np.cumsum([len(one) + 1 for one in encoded], dtype=np.int64)
     return Words(_word_hashes(codes, first, after - first), first, after, np.searchsorted(first, starts), starts[:-1])
 
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.artifacts import DocumentShards
-from tasks.clean import candidates, dedup, minhash
-from tasks.clean.config import DedupConfig
+from tasks.clean import candidates, dedup, dedup_stage, minhash
+from tasks.clean.config import DedupConfig, DedupResources
 from tasks.clean.dedup import DedupReason
 from tasks.clean.digests import text_digest
 from tasks.clean.shingles import distinct, jaccard, shingle_hashes
@@ -116,13 +116,28 @@ def test_rules_one_after_the_other(store: ArtifactStore, corpus: Corpus, read: R
     ]  # fmt: skip
 
 
-def test_same_survivors_for_one_worker_and_two(store: ArtifactStore, corpus: Corpus) -> None:
+def test_shards_without_copies_and_without_documents(store: ArtifactStore, corpus: Corpus, read: Read) -> None:
+    texts = ["one two three four five six", "seven eight nine ten", "?", "!", "one two three four five six"]
+    made = store.run(DEDUP, DedupConfig(resources=ONE), [corpus(texts, 1)])
+    assert [document.text for document in read(made)] == texts[:4]
+    assert len(list(store.path_of(made).glob("*.zst"))) == 5, "an empty shard stands for the file it came from"
+
+
+def test_same_survivors_for_any_workers_and_memory(
+    store: ArtifactStore, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     documents = corpus(families(5, 8), documents_per_shard=20)
+    monkeypatch.setattr(dedup_stage, "FEW_KEYS", 0)
     made = [
-        store.run(DEDUP, DedupConfig(resources=Resources(workers=workers)), [documents], refresh=True)
-        for workers in (1, 2)
+        store.run(DEDUP, DedupConfig(resources=resources), [documents], refresh=True)
+        for resources in (
+            DedupResources(workers=1),
+            DedupResources(workers=2),
+            # Many parts of keys, many ranges of lines.
+            DedupResources(workers=1, memory_bytes=1 << 20).model_copy(update={"memory_bytes": 4000}),
+        )
     ]
-    assert made[0].fingerprint == made[1].fingerprint
+    assert made[0].fingerprint == made[1].fingerprint == made[2].fingerprint
 
 
 def test_where_rows_are_bad_the_rest_is_right(store: ArtifactStore, corpus: Corpus, read: Read) -> None:

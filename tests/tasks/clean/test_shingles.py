@@ -93,6 +93,8 @@ def test_short_texts() -> None:
     assert len(few) == 1 and np.array_equal(few, same)
     assert not np.array_equal(few, other)
     assert len(none) == 0 and jaccard(none, none) == 0.0
+    hashes, offsets = shingle_hashes([], 5)
+    assert (len(hashes), offsets.tolist()) == (0, [0])
 
 
 def test_scripts_without_blanks_are_cut_by_character() -> None:

@@ -142,7 +142,8 @@ def run_many(folder: Path, number: int, memory: int, workers: int) -> None:
     figure, survivors = run_stage(folder, source, number, workers, memory)
     print(
         f"  {number:,} documents, {num_bytes / 1e6:.0f} MB, memory setting {memory / 1e6:.0f} MB: "
-        f"{figure.seconds:.0f} s, CPU {figure.cpu_seconds:.0f} s, largest process {figure.printed} MB, {len(survivors):,} left {figure.remark}"
+        f"{figure.seconds:.0f} s, CPU {figure.cpu_seconds:.0f} s, largest process {figure.printed} MB, "
+        f"{len(survivors):,} left {figure.remark}"
     )
 
 

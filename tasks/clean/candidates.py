@@ -38,6 +38,8 @@ class DigestFiles:
         """Raises OSError when a file is missing, StageError when there are more lines than numbers."""
         self._files = [np.load(path, mmap_mode="r") for path in paths]
         self.lengths = [int(file.shape[1]) for file in self._files]
+        self.firsts: Numbers = np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)
+        """The number of the first line of each file, and that of all lines."""
         self.num_lines = sum(self.lengths)
         self.num_rows = int(self._files[0].shape[0]) if self._files else 0
         if self.num_lines >= MOST_LINES:

@@ -80,6 +80,10 @@ class DedupConfig(StageConfig):
     """MinHash values of a document. Bands are as long as a pair at the threshold is found with probability .995."""
     seed: int = Field(default=1234, ge=0, lt=2**32)
     """Seed of the hash functions."""
+    repeats: Literal["keep", "lines", "paragraphs"] = "keep"
+    """Cut out lines, or paragraphs between blank lines, that an earlier kept document or place has; keep cuts none."""
+    min_repeat_words: int = Field(default=8, ge=1)
+    """Lines and paragraphs with fewer words are never cut out."""
     resources: DedupResources = DedupResources()
     """Workers and memory; they never change what survives."""
 
@@ -139,3 +143,8 @@ class ShuffleConfig(StageConfig):
     """How shards are written: zstd, or plain JSON lines, which are several times as large and faster."""
     resources: ShuffleResources = ShuffleResources()
     """Workers and memory; they never change the order."""
+
+    @field_validator("resources", mode="before")
+    @classmethod
+    def _workers_alone(cls, value: object) -> object:
+        return value.model_dump() if type(value) is Resources else value

@@ -35,6 +35,8 @@ class DedupReason(StrEnum):
     URL = "url_duplicate"
     EXACT = "exact_duplicate"
     NEAR = "near_duplicate"
+    REPEATS = "only_repeats"
+    """Nothing but lines or paragraphs that earlier documents have."""
 
 
 REASONS = ("", *DedupReason)

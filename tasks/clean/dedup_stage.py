@@ -8,6 +8,7 @@ survivors are copied as they are.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from tasks.clean.dedup import Decisions, DedupReason, NearLinks, decide_near, de
 from tasks.clean.digests import BANDS_ROW, NUM_GRAMS_ROW, STATE_ROW, URL_ROW, WORDS_ROW, describe_shard, save
 from tasks.clean.keep import KeepShard, keep_shard
 from tasks.clean.lines import REWRITTEN
+from tasks.clean.repeats import NO_CUTS, Cuts, SegmentShard, cuts_of, segment_shard
 from tasks.clean.shards import document_shards, publish_documents
 from tasks.engine import map_shards
 from tasks.progress import StageReport
@@ -53,7 +55,9 @@ class _Search:
         )
         return DigestFiles(self.digest_paths)
 
-    def parts(self, work: PartWork, name: str, chosen: Mask, rows: range) -> list[Path]:
+    def parts(
+        self, work: PartWork, name: str, chosen: Mask, rows: range, paths: list[Path] | None = None
+    ) -> list[Path]:
         """Look for equal keys of the chosen lines in some rows; returns where each part's files are, without suffix."""
         folder = self.folder(name)
         mask = folder / "chosen.npy"
@@ -62,7 +66,7 @@ class _Search:
         workers = self.config.resources.workers if num_keys * len(rows) > FEW_KEYS else 1
         num_parts = parts_for(num_keys, self.config.resources.memory_bytes // workers)
         names = [(f"{row}-{part}-of-{num_parts}", row, part) for row in rows for part in range(num_parts)]
-        files = [str(path) for path in self.digest_paths]
+        files = [str(path) for path in paths or self.digest_paths]
         map_shards(
             work,
             [(one, (files, str(mask), row, part, num_parts, one)) for one, row, part in names],
@@ -73,9 +77,9 @@ class _Search:
         )
         return [folder / one for one, _, _ in names]
 
-    def equals(self, name: str, chosen: Mask, row: int) -> tuple[Numbers, Numbers]:
+    def equals(self, name: str, chosen: Mask, row: int, paths: list[Path] | None = None) -> tuple[Numbers, Numbers]:
         """Lines that equal an earlier one in the 128 bits of a row and the next, in order, and the first of each."""
-        parts = [np.load(f"{path}.npy") for path in self.parts(equals_part, name, chosen, range(row, row + 1))]
+        parts = [np.load(f"{path}.npy") for path in self.parts(equals_part, name, chosen, range(row, row + 1), paths)]
         found = np.concatenate(parts, axis=1)
         copies, firsts = found[:, np.argsort(found[0])]
         return copies, firsts
@@ -95,12 +99,13 @@ def dedup_documents(build: StageBuild, config: DedupConfig, documents: DocumentS
     counts: dict[str, int] = {}
     if config.exact or config.near:
         counts = _drop_alike(search, digests, decisions, real & decisions.alive())
-    shards, first = [], 0
-    for path, digest_path, length in zip(paths, search.digest_paths, digests.lengths, strict=True):
-        part = slice(first, first + length)
-        own = Decisions(decisions.reason[part], decisions.survivor[part])
-        shards.append((path.name, KeepShard(str(path), str(digest_path), own)))
-        first += length
+    kept = real & decisions.alive()
+    cuts = _find_repeats(search, digests, kept) if config.repeats != "keep" else [NO_CUTS] * len(paths)
+    shards = []
+    for place, (first, last) in enumerate(pairwise(digests.firsts.tolist())):
+        own = Decisions(decisions.reason[first:last], decisions.survivor[first:last])
+        work = KeepShard(str(paths[place]), str(search.digest_paths[place]), own, cuts[place], config)
+        shards.append((paths[place].name, work))
     results = map_shards(
         keep_shard,
         shards,
@@ -145,9 +150,34 @@ def _drop_alike(search: _Search, digests: DigestFiles, decisions: Decisions, cho
     return counts
 
 
+def _find_repeats(search: _Search, digests: DigestFiles, kept: Mask) -> list[Cuts]:
+    """For every file the lines or paragraphs that an earlier kept document, or an earlier place of the same, has."""
+    folder, shards = search.folder("segments"), []
+    for place, (first, last) in enumerate(pairwise(digests.firsts.tolist())):
+        own = np.flatnonzero(kept[first:last])
+        work = SegmentShard(str(search.paths[place]), str(search.digest_paths[place]), own, search.config)
+        shards.append((search.paths[place].name, work))
+    map_shards(
+        segment_shard,
+        shards,
+        folder,
+        workers=search.config.resources.workers,
+        progress=search.build.progress,
+        description=f"hashing {search.config.repeats}",
+    )
+    segment_paths = [folder / f"{path.name}.npy" for path in search.paths]
+    segments = DigestFiles(segment_paths)
+    repeated, _ = search.equals(search.config.repeats, np.ones(segments.num_lines, bool), 0, segment_paths)
+    bounds = np.searchsorted(repeated, segments.firsts)
+    return [
+        cuts_of(repeated[bounds[at] : bounds[at + 1]] - segments.firsts[at], np.load(folder / f"{path.name}.lines.npy"))
+        for at, path in enumerate(search.paths)
+    ]
+
+
 def _compare(search: _Search, digests: DigestFiles, compared: Numbers, same: Numbers) -> list[str]:
     """Make n-grams and text digests of some lines; returns the shards that have any."""
-    firsts = np.concatenate([[0], np.cumsum(digests.lengths)]).astype(np.int64)
+    firsts = digests.firsts
     grams_at, texts_at = np.searchsorted(compared, firsts), np.searchsorted(same, firsts)
     shards = []
     for at, (path, digest_path) in enumerate(zip(search.paths, search.digest_paths, strict=True)):

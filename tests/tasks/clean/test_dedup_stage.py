@@ -116,6 +116,32 @@ def test_rules_one_after_the_other(store: ArtifactStore, corpus: Corpus, read: R
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("unit", ["lines", "paragraphs"])
+def test_repeated_lines_and_paragraphs_are_cut_out(store: ArtifactStore, corpus: Corpus, read: Read, unit: str) -> None:
+    gap = "\n" if unit == "lines" else "\n \n\n"
+    notice = "All rights of this page are kept by its many owners"
+    texts = [
+        f"first document has words of its own{gap}{notice}",
+        f"second document{gap}{notice}{gap}short line{gap}{notice}  {gap}and its end",
+        f"{notice}{gap}{notice.replace(' ', '  ')}",
+        f"short line{gap}{notice.upper()}",
+        f"third document has words of its own{gap}short line",
+    ]
+    config = DedupConfig.model_validate({"repeats": unit, "near": False, "resources": ONE})
+    documents = corpus(texts, 2)
+    made = store.run(DEDUP, config, [documents])
+    glue = "\n" if unit == "lines" else "\n\n"
+    assert [document.text for document in read(made)] == [
+        texts[0], glue.join(["second document", "short line", "and its end"]), texts[3], texts[4]
+    ]  # fmt: skip
+    report = store.manifest_of(made).report
+    assert report is not None
+    assert report.dropped == {DedupReason.REPEATS: 1} and report.counts["repeats_cut"] == 4
+    assert made.num_text_bytes == sum(len(document.text.encode()) for document in read(made))
+    two = config.model_copy(update={"resources": DedupResources(workers=2)})
+    assert store.run(DEDUP, two, [documents], refresh=True).fingerprint == made.fingerprint
+
+
 def test_shards_without_copies_and_without_documents(store: ArtifactStore, corpus: Corpus, read: Read) -> None:
     texts = ["one two three four five six", "seven eight nine ten", "?", "!", "one two three four five six"]
     made = store.run(DEDUP, DedupConfig(resources=ONE), [corpus(texts, 1)])

@@ -85,7 +85,7 @@ def finds(survivors: set[str], rows: list[Row], pairs: list[tuple[str, str]]) ->
     texts = {row["url"]: row["text"] for row in rows}
     alike = [pair for pair in pairs if true_similarity(texts[pair[0]], texts[pair[1]]) >= THRESHOLD]
     missed = sum(1 for one, two in alike if one in survivors and two in survivors)
-    wrong = false_merges(list(texts.values()), [url in survivors for url in texts], THRESHOLD)
+    wrong = false_merges(texts, survivors, pairs, THRESHOLD)
     return (
         f"dropped {len(rows) - len(survivors)}, recall {1 - missed / max(1, len(alike)):.4f} of {len(alike)} known "
         f"pairs, {wrong} false merges"

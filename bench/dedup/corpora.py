@@ -57,23 +57,32 @@ def true_similarity(first: str, second: str) -> float:
     return len(one & two) / len(one | two)
 
 
-def false_merges(texts: list[str], kept: list[bool], threshold: float) -> int:
-    """Dropped documents to which no survivor is similar: looked for among all that share an n-gram."""
-    grams = [{hash(gram) for gram in grams_of(text)} for text in texts]
-    survivors: dict[int, list[int]] = {}
-    for number, own in enumerate(grams):
-        if kept[number]:
-            for gram in own:
-                survivors.setdefault(gram, []).append(number)
-    wrong = 0
-    for number, own in enumerate(grams):
-        if kept[number]:
-            continue
-        shared = Counter(other for gram in own for other in survivors.get(gram, ()))
-        wrong += not any(
-            count / (len(own) + len(grams[other]) - count) >= threshold - 0.001 for other, count in shared.items()
+def false_merges(texts: dict[str, str], survivors: set[str], pairs: list[tuple[str, str]], threshold: float) -> int:
+    """Dropped documents to which no survivor is similar: not the known ones, nor any that shares an n-gram."""
+    partners: dict[str, list[str]] = {}
+    for one, two in pairs:
+        partners.setdefault(one, []).append(two)
+        partners.setdefault(two, []).append(one)
+    doubtful = {
+        url: grams_of(text)
+        for url, text in texts.items()
+        if url not in survivors
+        and not any(
+            other in survivors and true_similarity(text, texts[other]) >= threshold for other in partners.get(url, ())
         )
-    return wrong
+    }
+    holders: dict[tuple[str, ...], list[str]] = {}
+    for url, grams in doubtful.items():
+        for gram in grams:
+            holders.setdefault(gram, []).append(url)
+    cleared: set[str] = set()
+    for survivor in survivors if doubtful else ():
+        own = grams_of(texts[survivor])
+        shared = Counter(url for gram in own for url in holders.get(gram, ()))
+        cleared |= {
+            url for url, count in shared.items() if count / (len(own) + len(doubtful[url]) - count) >= threshold
+        }
+    return len(doubtful) - len(cleared)
 
 
 def neardup_rows(folder: Path, name: str) -> tuple[list[Row], list[tuple[int, int]]]:

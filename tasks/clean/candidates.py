@@ -8,7 +8,7 @@ GB. Parts are independent: they run in worker processes, and a finished one is n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -45,9 +45,9 @@ class DigestFiles:
         if self.num_lines >= MOST_LINES:
             raise StageError(f"dedup numbers at most {MOST_LINES:,} lines, and there are {self.num_lines:,}")
 
-    def row(self, number: int) -> Hashes:
-        """One row of every line."""
-        return np.concatenate([np.zeros(0, np.uint64), *(file[number] for file in self._files)])
+    def mask(self, test: Callable[[Hashes], Mask]) -> Mask:
+        """The answers of `test`, which is given the matrix of one file, for every line."""
+        return np.concatenate([np.zeros(0, bool), *(test(file) for file in self._files)])
 
     def part(self, number: int, part: int, num_parts: int, chosen: Mask, more_rows: int = 0) -> tuple[Numbers, Hashes]:
         """Line numbers and rows `number` to `number + more_rows` of chosen lines whose first key is in the part."""

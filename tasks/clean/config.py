@@ -60,7 +60,7 @@ class DedupResources(Resources):
     """How fast copies are found, and how much memory that may take."""
 
     memory_bytes: int = Field(default=1 << 30, ge=1 << 20)
-    """Bytes of the tables that all workers together sort, beside 9 a document. Survivors do not depend on it."""
+    """Bytes of the tables that all workers together sort, beside 15 a document. Survivors do not depend on it."""
 
 
 class DedupConfig(StageConfig):

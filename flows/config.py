@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ValidationError, field_validator, model_validator
 
-from tasks.clean.config import CleanConfig, DedupConfig, ShuffleConfig
+from tasks.clean.config import CleanConfig, DecontaminateConfig, DedupConfig, ShuffleConfig
 from tasks.configuration import Config
 from tasks.convert.config import ConvertConfig
 from tasks.errors import UserError, nearest
@@ -21,13 +21,16 @@ from tasks.tokenize.config import TokenizeConfig, VocabularyConfig
 from tasks.train.config import TrainConfig
 
 StageName = Literal[
-    "filter", "fetch", "extract", "clean", "dedup", "shuffle",
+    "filter", "fetch", "extract", "clean", "dedup", "decontaminate", "shuffle",
     "vocabulary", "tokenize", "train", "convert", "evaluate", "sample",
 ]  # fmt: skip
 STAGE_NAMES: tuple[StageName, ...] = (
     "filter", "fetch", "extract", "clean", "dedup", "shuffle",
     "vocabulary", "tokenize", "train", "convert", "evaluate", "sample",
 )  # fmt: skip
+"""The stages that every flow has."""
+STAGE_ORDER: tuple[StageName, ...] = (*STAGE_NAMES[:5], "decontaminate", *STAGE_NAMES[5:])
+"""All stages; decontaminate takes part when there are benchmark files."""
 RECIPES = Path(__file__).parent / "recipes"
 DEFAULT_STORE = "url2lm-store"
 
@@ -89,6 +92,8 @@ class PipelineConfig(Config):
     """How text is repaired and which documents are kept."""
     dedup: DedupConfig = DedupConfig()
     """Which documents count as the same."""
+    decontaminate: DecontaminateConfig = DecontaminateConfig()
+    """What is taken out because a benchmark holds it; without benchmark files the stage is left out."""
     shuffle: ShuffleConfig = ShuffleConfig()
     """The global order of documents."""
     vocabulary: VocabularyConfig = VocabularyConfig()
@@ -114,6 +119,18 @@ class PipelineConfig(Config):
         except RuntimeError as error:
             raise ValueError(str(error)) from error
         return value
+
+    @model_validator(mode="after")
+    def _wanted_stages_take_part(self) -> Self:
+        for field, name in (("only", self.only), ("until", self.until)):
+            if name is not None and name not in self.stages:
+                raise ValueError(f"{field} = {name}, but {name}.benchmarks is empty; give the benchmark files")
+        return self
+
+    @property
+    def stages(self) -> tuple[StageName, ...]:
+        """The stages of this flow in order, from the first to the last there is."""
+        return STAGE_ORDER if self.decontaminate.benchmarks else STAGE_NAMES
 
     @property
     def evaluation(self) -> EvaluateConfig:

@@ -112,7 +112,7 @@ def _artifact_facts(path: Path) -> dict[str, Any]:
     prefix = path / "corpus"
     if prefix.with_suffix(".idx").is_file():
         facts["corpus"] = corpus_facts(prefix, _tokenizer_of(path, record))
-    shards = sorted(path.glob("documents-*.jsonl.zst"))
+    shards = sorted(path.glob("documents-*.jsonl*"))
     if shards:
         facts["first_documents"] = _documents_facts(shards[0])["first_documents"]
     return facts

@@ -1,6 +1,6 @@
 """Every flow on one screen: the corpus (URLs to .bin/.idx), the model (tokens to samples), and the whole way.
 
-urls --filter--> urls --fetch--> pages --extract--> documents --clean--dedup--shuffle--> documents
+urls --filter--> urls --fetch--> pages --extract--> documents --clean--dedup--(decontaminate)--shuffle--> documents
 documents --vocabulary--> tokenizer          documents + tokenizer --tokenize--> corpus
 corpus --train--> checkpoint --convert--> model --evaluate--> perplexity, --sample--> texts
 """
@@ -13,7 +13,7 @@ from flows.config import PipelineConfig
 from flows.steps import Reached, Steps
 from tasks import adopt
 from tasks.artifacts import Artifact, DocumentShards, PageShards, TokenizedCorpus, Tokenizer
-from tasks.clean.task import clean, dedup, shuffle
+from tasks.clean.task import clean, decontaminate, dedup, shuffle
 from tasks.convert.task import convert
 from tasks.infer.task import evaluate, sample
 from tasks.scrape.task import extract, fetch, filter_urls
@@ -51,6 +51,8 @@ def _extracted(config: PipelineConfig, steps: Steps) -> DocumentShards:
 def _cleaned(config: PipelineConfig, steps: Steps, documents: DocumentShards) -> DocumentShards:
     documents = steps.run("clean", clean, config.clean, documents)
     documents = steps.run("dedup", dedup, config.dedup, documents)
+    if config.decontaminate.benchmarks:
+        documents = steps.run("decontaminate", decontaminate, config.decontaminate, documents)
     return steps.run("shuffle", shuffle, config.shuffle, documents)
 
 

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from flows import summary
-from flows.config import STAGE_NAMES, PipelineConfig, build_config, load_recipe, parse_assignment
+from flows.config import STAGE_ORDER, PipelineConfig, build_config, load_recipe, parse_assignment
 from flows.embedded_server import start_unless_given
 from flows.prefect_settings import prepare
 from flows.standard_input import standard_input_as_file
@@ -31,9 +31,9 @@ def run(
     config = build_config(load_recipe(recipe), [*map(parse_assignment, settings), *given])
     first = config.input.first_stage
     for wanted, field in ((config.only, "only"), (config.until, "until")):
-        if wanted is not None and STAGE_NAMES.index(wanted) < STAGE_NAMES.index(first):
+        if wanted is not None and STAGE_ORDER.index(wanted) < STAGE_ORDER.index(first):
             rule = f"the flow starts at {first}"
-            raise UserError(field, wanted, rule, nearest(wanted, STAGE_NAMES[STAGE_NAMES.index(first) :]))
+            raise UserError(field, wanted, rule, nearest(wanted, STAGE_ORDER[STAGE_ORDER.index(first) :]))
     with standard_input_as_file(config.input.urls, config.store_path / ".work") as urls:
         config = config.model_copy(update={"input": config.input.model_copy(update={"urls": urls})})
         if dry_run:
@@ -104,9 +104,9 @@ def _print_plan(config: PipelineConfig, as_json: bool) -> None:
     if given.urls:
         adopt.expand_paths("urls", given.urls)
     rows = []
-    last = STAGE_NAMES.index(config.only or config.until)
-    first = STAGE_NAMES.index(given.first_stage)
-    for name in STAGE_NAMES[first : last + 1]:
+    last = config.stages.index(config.only or config.until)
+    first = config.stages.index(given.first_stage)
+    for name in config.stages[first : last + 1]:
         if config.only and name != config.only:
             continue
         rows.append({"stage": name, "refresh": name in config.refresh})

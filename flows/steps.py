@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from flows.config import STAGE_NAMES, PipelineConfig, StageName
+from flows.config import STAGE_ORDER, PipelineConfig, StageName
 from flows.registry import STAGES
 from tasks.artifacts import Artifact
 from tasks.configuration import StageConfig
@@ -53,7 +53,7 @@ class Steps:
 
     def run(self, name: StageName, task: Callable[..., tuple[A, bool]], config: StageConfig, *inputs: Artifact) -> A:
         """One stage. Raises Reached before the first unwanted one, UserError for `only` without its inputs."""
-        if STAGE_NAMES.index(name) > STAGE_NAMES.index(self._last):
+        if STAGE_ORDER.index(name) > STAGE_ORDER.index(self._last):
             raise Reached
         if self._only is not None and name != self._only and self._missing(name, config, inputs):
             raise UserError(

@@ -1,47 +1,79 @@
-"""Which documents must be compared: equal digests and equal band keys, found by sorting one row of traits at a time.
+"""Which lines must be compared: equal digests and equal band keys, found part by part.
 
-Memory: a few 8-byte numbers for every document at a time, and more only for documents that share a key.
+A part is a range of key values. It reads one row of every digests file, keeps what lies in its range and sorts that, so
+a part takes BYTES_PER_KEY for each of its keys and there are as many parts as the memory setting asks for: at 1 GB a
+part holds 16 million keys, and the 300 million keys of a band of 300 million documents are 18 parts that each read 2.4
+GB. Parts are independent: they run in worker processes, and a finished one is not made again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from tasks.clean.digests import save
 from tasks.clean.shingles import Hashes
-from tasks.clean.traits import BANDS_ROW, NUM_GRAMS_ROW
+from tasks.errors import StageError
+from tasks.progress import StageReport
 
 Numbers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 NONE = -1
+# Key, number, order, the sorted copies of the first two, and flags.
+BYTES_PER_KEY = 64
+# In a group of at most so many every pair is written down; a larger one stays a crowd (see tasks.clean.dedup).
+MOST_PAIRED = 8
+NUMBER_BITS = np.uint64(32)
+MOST_LINES = 1 << 32
+LOW_HALF = np.uint64(0xFFFFFFFF)
 
 
-class TraitFiles:
-    """The traits files of a corpus; documents are numbered through all of them in order."""
+class DigestFiles:
+    """The digests files of a corpus; lines are numbered through all of them in order."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        """Raises OSError when a file is missing."""
+        """Raises OSError when a file is missing, StageError when there are more lines than numbers."""
         self._files = [np.load(path, mmap_mode="r") for path in paths]
         self.lengths = [int(file.shape[1]) for file in self._files]
-        self.num_documents = sum(self.lengths)
-        self.num_rows = self._files[0].shape[0] if self._files else 0
+        self.firsts: Numbers = np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)
+        """The number of the first line of each file, and that of all lines."""
+        self.num_lines = sum(self.lengths)
+        self.num_rows = int(self._files[0].shape[0]) if self._files else 0
+        if self.num_lines >= MOST_LINES:
+            raise StageError(f"dedup numbers at most {MOST_LINES:,} lines, and there are {self.num_lines:,}")
 
-    def row(self, number: int) -> Hashes:
-        """One trait of every document."""
-        return np.concatenate([np.zeros(0, np.uint64), *(file[number] for file in self._files)])
+    def mask(self, test: Callable[[Hashes], Mask]) -> Mask:
+        """The answers of `test`, which is given the matrix of one file, for every line."""
+        return np.concatenate([np.zeros(0, bool), *(test(file) for file in self._files)])
+
+    def part(self, number: int, part: int, num_parts: int, chosen: Mask, more_rows: int = 0) -> tuple[Numbers, Hashes]:
+        """Line numbers and rows `number` to `number + more_rows` of chosen lines whose first key is in the part."""
+        low, high = part * (1 << 64) // num_parts, (part + 1) * (1 << 64) // num_parts
+        numbers, keys, first = [np.zeros(0, np.int64)], [np.zeros((more_rows + 1, 0), np.uint64)], 0
+        for file, length in zip(self._files, self.lengths, strict=True):
+            row = file[number]
+            wanted = chosen[first : first + length] & (row >= np.uint64(low))
+            if high < 1 << 64:
+                wanted &= row < np.uint64(high)
+            places = np.flatnonzero(wanted)
+            numbers.append(places + first)
+            keys.append(np.asarray(file[number : number + more_rows + 1, places]))
+            first += length
+        return np.concatenate(numbers), np.concatenate(keys, axis=1)
 
 
-def first_of_equals(high: Hashes, low: Hashes, counts: npt.NDArray[np.bool_]) -> Numbers:
-    """For each document the number of the first with the same 128-bit digest, -1 for that first one itself.
+def parts_for(num_keys: int, memory_bytes: int) -> int:
+    """How many parts keep one part within the memory."""
+    return max(1, -(-num_keys * BYTES_PER_KEY // memory_bytes))
 
-    Documents outside `counts` equal no other.
-    """
+
+def first_of_equals(high: Hashes, low: Hashes) -> Numbers:
+    """For each place the first with the same 128-bit digest, -1 for that first one itself."""
     first = np.full(len(high), NONE, np.int64)
-    chosen = np.flatnonzero(counts)
-    # Sorted by digest, and by number within equal digests.
-    order = chosen[np.lexsort((chosen, low[chosen], high[chosen]))]
+    order = np.lexsort((low, high))  # stable: by place within equal digests
     if not len(order):
         return first
     begins = np.ones(len(order), bool)
@@ -51,24 +83,62 @@ def first_of_equals(high: Hashes, low: Hashes, counts: npt.NDArray[np.bool_]) ->
     return first
 
 
-def shared_bands(traits: TraitFiles, alive: npt.NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
-    """Documents that share a band key with another one: document numbers and group numbers, sorted by document.
+def equals_part(shard: tuple[list[str], str, int, int, int, str], directory: Path) -> tuple[list[str], StageReport]:
+    """Write int64 [2, copies]: lines that equal an earlier one in a 128-bit digest, and the first of their kind.
 
-    Only documents that are `alive` and have n-grams take part. A document stands once for each group it is in.
+    `shard` has the digests files, the file of the mask of lines that count, row, part, number of parts, a name.
     """
-    chosen = np.flatnonzero(alive & (traits.row(NUM_GRAMS_ROW) > 0))
-    documents, groups, num_groups = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
-    for band in range(BANDS_ROW, traits.num_rows):
-        keys = traits.row(band)[chosen]
-        order = np.argsort(keys, kind="stable")
-        ordered = keys[order]
-        begins = np.ones(len(ordered), bool)
-        begins[1:] = ordered[1:] != ordered[:-1]
-        number = np.cumsum(begins) - 1
-        several = np.bincount(number)[number] > 1 if len(number) else np.zeros(0, bool)
-        documents.append(chosen[order[several]])
-        groups.append(number[several] + num_groups)
-        num_groups += int(number[-1]) + 1 if len(number) else 0
-    all_documents, all_groups = np.concatenate(documents), np.concatenate(groups)
-    by_document = np.lexsort((all_groups, all_documents))
-    return all_documents[by_document], all_groups[by_document]
+    files, mask, row, part, num_parts, name = shard
+    digests = DigestFiles([Path(file) for file in files])
+    numbers, keys = digests.part(row, part, num_parts, np.load(mask, mmap_mode="r"), more_rows=1)
+    first = first_of_equals(keys[0], keys[1])
+    copies = np.flatnonzero(first != NONE)
+    output = f"{name}.npy"
+    save(directory / output, np.stack([numbers[copies], numbers[first[copies]]]))
+    return [output], StageReport(unit="documents")
+
+
+def band_part(shard: tuple[list[str], str, int, int, int, str], directory: Path) -> tuple[list[str], StageReport]:
+    """Write what shares a band key: NAME.pairs.npy (line, earlier line) and NAME.crowds.npy (line, crowd).
+
+    Both are sorted uint64 with 32 bits for each number. `shard` is as in `equals_part`.
+    """
+    files, mask, row, part, num_parts, name = shard
+    digests = DigestFiles([Path(file) for file in files])
+    numbers, keys = digests.part(row, part, num_parts, np.load(mask, mmap_mode="r"))
+    pairs, crowds = groups_of(numbers, keys[0])
+    outputs = [f"{name}.pairs.npy", f"{name}.crowds.npy"]
+    save(directory / outputs[0], pairs)
+    save(directory / outputs[1], crowds)
+    return outputs, StageReport(unit="documents")
+
+
+def pack(first: Numbers, second: Numbers) -> Hashes:
+    """Two numbers of 32 bits in one, which sorts by the first."""
+    return (first.astype(np.uint64) << NUMBER_BITS) | second.astype(np.uint64)
+
+
+def groups_of(numbers: Numbers, keys: Hashes) -> tuple[Hashes, Hashes]:
+    """Sorted pairs (line, earlier line) of small groups of equal keys, and entries (line, crowd) of the others."""
+    order = np.argsort(keys)
+    ordered = keys[order]
+    same = ordered[1:] == ordered[:-1]
+    shared = np.zeros(len(ordered), bool)
+    shared[1:] = same
+    shared[:-1] |= same
+    places = order[shared]
+    values = ordered[shared]
+    begins = np.ones(len(values), bool)
+    begins[1:] = values[1:] != values[:-1]
+    group = np.cumsum(begins) - 1
+    members = numbers[places]
+    members = members[np.lexsort((members, group))]
+    size = np.bincount(group)[group] if len(group) else group
+    start = np.flatnonzero(begins)[group] if len(group) else group
+    small = size <= MOST_PAIRED
+    pairs = [np.zeros(0, np.uint64)]
+    for distance in range(1, MOST_PAIRED):
+        later = np.flatnonzero(small & (np.arange(len(members)) - start >= distance))
+        pairs.append(pack(members[later], members[later - distance]))
+    crowd = np.unique(group[~small], return_inverse=True)[1].astype(np.int64)
+    return np.sort(np.concatenate(pairs)), np.sort(pack(members[~small], crowd))

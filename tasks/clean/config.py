@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal, get_args
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from tasks.clean.languages import LANGDETECT_CODES, base_code, is_installed
 from tasks.configuration import Resources, StageConfig
@@ -55,6 +56,13 @@ class CleanConfig(StageConfig):
         return self
 
 
+class DedupResources(Resources):
+    """How fast copies are found, and how much memory that may take."""
+
+    memory_bytes: int = Field(default=1 << 30, ge=1 << 20)
+    """Bytes of the tables that all workers together sort, beside 15 a document. Survivors do not depend on it."""
+
+
 class DedupConfig(StageConfig):
     """Which documents count as the same; the first in input order survives."""
 
@@ -68,10 +76,53 @@ class DedupConfig(StageConfig):
     """Near duplicates have at least this Jaccard similarity of their sets of word n-grams."""
     shingle_words: int = Field(default=5, ge=1, le=64)
     """Words in one n-gram; a shorter text is one n-gram."""
-    num_hashes: int = Field(default=128, ge=8, le=1024)
-    """MinHash values of a document; more find more of the pairs near a low threshold."""
+    num_hashes: int = Field(default=72, ge=8, le=1024)
+    """MinHash values of a document. Bands are as long as a pair at the threshold is found with probability .995."""
     seed: int = Field(default=1234, ge=0, lt=2**32)
     """Seed of the hash functions."""
+    repeats: Literal["keep", "lines", "paragraphs"] = "keep"
+    """Cut out lines, or paragraphs between blank lines, that an earlier kept document or place has; keep cuts none."""
+    min_repeat_words: int = Field(default=8, ge=1)
+    """Lines and paragraphs with fewer words are never cut out."""
+    resources: DedupResources = DedupResources()
+    """Workers and memory; they never change what survives."""
+
+    @field_validator("resources", mode="before")
+    @classmethod
+    def _workers_alone(cls, value: object) -> object:
+        return value.model_dump() if type(value) is Resources else value
+
+
+class DecontaminateConfig(StageConfig):
+    """What is taken out of documents because a benchmark holds it. The numbers are those of GPT-3 (Brown et al. 2020,
+    appendix C) as Megatron-LM's filter_ngrams.py has them."""
+
+    benchmarks: tuple[Path, ...] = ()
+    """Files of tests to come: JSON lines, or plain text (.txt) with blank lines between texts; also .gz, .zst."""
+    benchmark_fields: tuple[str, ...] = ()
+    """Fields of JSON rows that are read; empty reads every string, those in lists and objects too."""
+    mode: Literal["cut", "drop"] = "cut"
+    """Cut the matching stretches out of a document, or drop the whole document."""
+    ngram_words: int = Field(default=13, ge=2, le=64)
+    """Words in a row that make a match."""
+    min_ngram_words: int = Field(default=8, ge=1, le=64)
+    """A benchmark text with fewer words than an n-gram matches as a whole, but not with fewer words than this."""
+    common_documents: int = Field(default=10, ge=0)
+    """N-grams that so many documents hold are common phrases and no match; 0 knows no common ones."""
+    cut_characters: int = Field(default=200, ge=0)
+    """Characters cut on each side of a match, and on to the next full stop, question or exclamation mark."""
+    min_piece_characters: int = Field(default=200, ge=0)
+    """What is left between two cuts stays when it has more characters than this."""
+    most_pieces: int = Field(default=10, ge=1)
+    """A document that falls into more pieces is dropped."""
+
+    @model_validator(mode="after")
+    def _shortest_is_shorter(self) -> DecontaminateConfig:
+        if self.min_ngram_words > self.ngram_words:
+            raise ValueError(
+                f"min_ngram_words = {self.min_ngram_words} is more than ngram_words = {self.ngram_words}; lower it"
+            )
+        return self
 
 
 class ShuffleResources(Resources):
@@ -88,5 +139,12 @@ class ShuffleConfig(StageConfig):
     """Same seed and same documents, same order."""
     documents_per_shard: int = Field(default=20_000, ge=1)
     """Documents in one shard of the result."""
+    compression: Literal["zstd", "none"] = "zstd"
+    """How shards are written: zstd, or plain JSON lines, which are several times as large and faster."""
     resources: ShuffleResources = ShuffleResources()
     """Workers and memory; they never change the order."""
+
+    @field_validator("resources", mode="before")
+    @classmethod
+    def _workers_alone(cls, value: object) -> object:
+        return value.model_dump() if type(value) is Resources else value

@@ -1,104 +1,110 @@
-"""The stage dedup: traits of every shard, candidates over all of them, true similarity, survivors written.
+"""The stage dedup: digests of every shard, candidates over all of them, true similarity, survivors copied.
 
-Every step that reads documents works shard by shard in processes and goes on where it stopped; n-grams are made anew
-only for documents that share a band with another.
+Every step that reads documents works shard by shard in processes and goes on where it stopped, and so does every part
+of the search for candidates. N-grams are made anew only for documents that share a band with another, and lines of
+survivors are copied as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from tasks.artifacts import DocumentShards
-from tasks.clean.candidates import Numbers, TraitFiles, shared_bands
+from tasks.clean.candidates import DigestFiles, Mask, Numbers, band_part, equals_part, parts_for
+from tasks.clean.compare import CompareShard, compare_shard, open_grams, open_texts
 from tasks.clean.config import DedupConfig
-from tasks.clean.dedup import REASONS, Decisions, decide_equals, decide_near
-from tasks.clean.shards import document_shards, example_of, output_name, publish_documents
-from tasks.clean.shingles import Hashes, distinct, shingle_hashes
-from tasks.clean.traits import BATCH_CHARACTERS, describe_shard, documents_of, save
+from tasks.clean.dedup import Decisions, DedupReason, NearLinks, decide_near, decide_same_words
+from tasks.clean.digests import BANDS_ROW, NUM_GRAMS_ROW, STATE_ROW, URL_ROW, WORDS_ROW, describe_shard, save
+from tasks.clean.keep import KeepShard, keep_shard
+from tasks.clean.lines import REWRITTEN
+from tasks.clean.repeats import NO_CUTS, Cuts, SegmentShard, cuts_of, segment_shard
+from tasks.clean.shards import document_shards, publish_documents
 from tasks.engine import map_shards
 from tasks.progress import StageReport
-from tasks.records import Document, DocumentWriter, read_rows
 from tasks.store import StageBuild
 
-
-def gram_shard(shard: tuple[str, Numbers, int], directory: Path) -> tuple[list[str], StageReport]:
-    """Sets of n-grams of some documents of one file: `shard` has the file, their places in it, words in an n-gram."""
-    source, places, words = Path(shard[0]), set(shard[1].tolist()), shard[2]
-    sets: list[Hashes] = []
-    batch: list[Document] = []
-
-    def flush() -> None:
-        hashes, offsets = shingle_hashes([document.text for document in batch], words)
-        sets.extend(distinct(hashes[offsets[at] : offsets[at + 1]]) for at in range(len(batch)))
-        batch.clear()
-
-    size = 0
-    for place, document in enumerate(documents_of(source)):
-        if place in places:
-            batch.append(document)
-            size += len(document.text)
-            if size >= BATCH_CHARACTERS:
-                flush()
-                size = 0
-    flush()
-    offsets = np.zeros(len(sets) + 1, np.uint64)
-    np.cumsum([len(one) for one in sets], out=offsets[1:])
-    names = [source.name + ".grams.npy", source.name + ".offsets.npy"]
-    save(directory / names[0], np.concatenate([np.zeros(0, np.uint64), *sets]))
-    save(directory / names[1], offsets)
-    return names, StageReport(unit="documents")
+# Below so many keys another process takes longer to start than the search takes.
+FEW_KEYS = 5_000_000
+PartWork = Callable[[tuple[list[str], str, int, int, int, str], Path], tuple[list[str], StageReport]]
 
 
-def keep_shard(shard: tuple[str, Decisions], directory: Path) -> tuple[list[str], StageReport]:
-    """Write the survivors of one file; `shard` has the file and the decisions about its documents."""
-    source, decisions = Path(shard[0]), shard[1]
-    report = StageReport(unit="documents")
-    name = output_name(source)
-    place = -1
-    with DocumentWriter(directory / name) as writer:
-        for row in read_rows(source):
-            report.num_in += 1
-            if row.document is None:
-                report.drop(row.reason, f"{source.name}:{row.line_number}")
-                continue
-            place += 1
-            if reason := REASONS[decisions.reason[place]]:
-                report.drop(reason, f"like document {decisions.survivor[place]}: {example_of(row.document)}")
-                continue
-            writer.write(row.document)
-            report.num_out += 1
-        report.count("text_bytes", writer.num_text_bytes)
-    return [name], report
+class _Search:
+    """One run of the stage: where its scratch files are, and how its steps are mapped over shards and parts."""
+
+    def __init__(self, build: StageBuild, config: DedupConfig, paths: list[Path]) -> None:
+        self.build, self.config, self.paths = build, config, paths
+        self.digest_paths = [self.folder("digests") / f"{path.name}.npy" for path in paths]
+
+    def folder(self, name: str) -> Path:
+        path = self.build.scratch / name
+        path.mkdir(exist_ok=True)
+        return path
+
+    def describe(self) -> DigestFiles:
+        map_shards(
+            describe_shard,
+            [(path.name, (str(path), self.config)) for path in self.paths],
+            self.folder("digests"),
+            workers=self.config.resources.workers,
+            progress=self.build.progress,
+            description="hashing documents",
+        )
+        return DigestFiles(self.digest_paths)
+
+    def parts(
+        self, work: PartWork, name: str, chosen: Mask, rows: range, paths: list[Path] | None = None
+    ) -> list[Path]:
+        """Look for equal keys of the chosen lines in some rows; returns where each part's files are, without suffix."""
+        folder = self.folder(name)
+        mask = folder / "chosen.npy"
+        save(mask, chosen)
+        num_keys = int(np.count_nonzero(chosen))
+        workers = self.config.resources.workers if num_keys * len(rows) > FEW_KEYS else 1
+        num_parts = parts_for(num_keys, self.config.resources.memory_bytes // workers)
+        names = [(f"{row}-{part}-of-{num_parts}", row, part) for row in rows for part in range(num_parts)]
+        files = [str(path) for path in paths or self.digest_paths]
+        map_shards(
+            work,
+            [(one, (files, str(mask), row, part, num_parts, one)) for one, row, part in names],
+            folder,
+            workers=workers,
+            progress=self.build.progress,
+            description=f"looking for equal {name}",
+        )
+        return [folder / one for one, _, _ in names]
+
+    def equals(self, name: str, chosen: Mask, row: int, paths: list[Path] | None = None) -> tuple[Numbers, Numbers]:
+        """Lines that equal an earlier one in the 128 bits of a row and the next, in order, and the first of each."""
+        parts = [np.load(f"{path}.npy") for path in self.parts(equals_part, name, chosen, range(row, row + 1), paths)]
+        found = np.concatenate(parts, axis=1)
+        copies, firsts = found[:, np.argsort(found[0])]
+        return copies, firsts
 
 
 def dedup_documents(build: StageBuild, config: DedupConfig, documents: DocumentShards) -> DocumentShards:
     """Keep the first document of each group of copies, in input order."""
     paths = document_shards(build.path_of(documents))
-    scratch = build.scratch / "traits"
-    scratch.mkdir(exist_ok=True)
-    map_shards(
-        describe_shard,
-        [(path.name, (str(path), config)) for path in paths],
-        scratch,
-        workers=config.resources.workers,
-        progress=build.progress,
-        description="hashing documents",
-    )
-    traits = TraitFiles([scratch / f"{path.name}.npy" for path in paths])
-    decisions = decide_equals(traits, config)
+    search = _Search(build, config, paths)
+    digests = search.describe()
+    decisions = Decisions.none(digests.num_lines)
+    real = digests.mask(lambda file: file[STATE_ROW] <= REWRITTEN)
+    if config.urls:
+        with_url = real & digests.mask(lambda file: (file[URL_ROW] | file[URL_ROW + 1]) != 0)
+        decisions.drop(*search.equals("URLs", with_url, URL_ROW), DedupReason.URL)
     counts: dict[str, int] = {}
-    if config.near:
-        numbers, groups = shared_bands(traits, decisions.alive())
-        grams_of = _candidates_grams(build, config, paths, traits.lengths, np.unique(numbers))
-        counts = decide_near(decisions, numbers, groups, grams_of, config.threshold)
-    shards, first = [], 0
-    for path, length in zip(paths, traits.lengths, strict=True):
-        part = slice(first, first + length)
-        shards.append((path.name, (str(path), Decisions(decisions.reason[part], decisions.survivor[part]))))
-        first += length
+    if config.exact or config.near:
+        counts = _drop_alike(search, digests, decisions, real & decisions.alive())
+    kept = real & decisions.alive()
+    cuts = _find_repeats(search, digests, kept) if config.repeats != "keep" else [NO_CUTS] * len(paths)
+    shards = []
+    for place, (first, last) in enumerate(pairwise(digests.firsts.tolist())):
+        own = Decisions(decisions.reason[first:last], decisions.survivor[first:last])
+        work = KeepShard(str(paths[place]), str(search.digest_paths[place]), own, cuts[place], config)
+        shards.append((paths[place].name, work))
     results = map_shards(
         keep_shard,
         shards,
@@ -111,35 +117,84 @@ def dedup_documents(build: StageBuild, config: DedupConfig, documents: DocumentS
     return publish_documents(build, [*(result.report for result in results), extra])
 
 
-def _candidates_grams(
-    build: StageBuild, config: DedupConfig, paths: list[Path], lengths: list[int], numbers: Numbers
-) -> Callable[[int], Hashes]:
-    """Make the sets of n-grams of the documents `numbers`, and return the function that looks one up."""
-    scratch = build.scratch / "grams"
-    scratch.mkdir(exist_ok=True)
-    firsts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    bounds = np.searchsorted(numbers, firsts)
-    shards = [
-        (path.name, (str(path), numbers[bounds[at] : bounds[at + 1]] - firsts[at], config.shingle_words))
-        for at, path in enumerate(paths)
-        if bounds[at + 1] > bounds[at]
-    ]
+def _drop_alike(search: _Search, digests: DigestFiles, decisions: Decisions, chosen: Mask) -> dict[str, int]:
+    """Drop exact and near copies among the chosen lines; returns counts for the report."""
+    config = search.config
+    copies, firsts = search.equals("words", chosen, WORDS_ROW)
+    with_words = digests.mask(lambda file: file[NUM_GRAMS_ROW] > 0)
+    links = NearLinks([], [])
+    if config.near:
+        leaders = chosen & with_words
+        leaders[copies] = False
+        parts = search.parts(band_part, "bands", leaders, range(BANDS_ROW, digests.num_rows))
+        links = NearLinks(
+            [np.load(f"{path}.pairs.npy", mmap_mode="r") for path in parts],
+            [np.load(f"{path}.crowds.npy", mmap_mode="r") for path in parts],
+        )
+    compared = links.lines(digests.num_lines)
+    same = np.union1d(copies, firsts) if config.exact else np.zeros(0, np.int64)
+    names = _compare(search, digests, compared, same)
+    decide_same_words(
+        decisions,
+        copies,
+        firsts,
+        open_texts(search.folder("sets"), names, same) if config.exact else None,
+        with_words[copies] & config.near,
+    )
+    if not config.near:
+        return {}
+    grams = open_grams(search.folder("sets"), names, compared)
+    counts = decide_near(decisions, links, grams, config.threshold, config.resources.memory_bytes)
+    decisions.follow()
+    return counts
+
+
+def _find_repeats(search: _Search, digests: DigestFiles, kept: Mask) -> list[Cuts]:
+    """For every file the lines or paragraphs that an earlier kept document, or an earlier place of the same, has."""
+    folder, shards = search.folder("segments"), []
+    for place, (first, last) in enumerate(pairwise(digests.firsts.tolist())):
+        own = np.flatnonzero(kept[first:last])
+        work = SegmentShard(str(search.paths[place]), str(search.digest_paths[place]), own, search.config)
+        shards.append((search.paths[place].name, work))
     map_shards(
-        gram_shard,
+        segment_shard,
         shards,
-        scratch,
-        workers=config.resources.workers,
-        progress=build.progress,
+        folder,
+        workers=search.config.resources.workers,
+        progress=search.build.progress,
+        description=f"hashing {search.config.repeats}",
+    )
+    segment_paths = [folder / f"{path.name}.npy" for path in search.paths]
+    segments = DigestFiles(segment_paths)
+    repeated, _ = search.equals(search.config.repeats, np.ones(segments.num_lines, bool), 0, segment_paths)
+    bounds = np.searchsorted(repeated, segments.firsts)
+    return [
+        cuts_of(repeated[bounds[at] : bounds[at + 1]] - segments.firsts[at], np.load(folder / f"{path.name}.lines.npy"))
+        for at, path in enumerate(search.paths)
+    ]
+
+
+def _compare(search: _Search, digests: DigestFiles, compared: Numbers, same: Numbers) -> list[str]:
+    """Make n-grams and text digests of some lines; returns the shards that have any."""
+    firsts = digests.firsts
+    grams_at, texts_at = np.searchsorted(compared, firsts), np.searchsorted(same, firsts)
+    shards = []
+    for at, (path, digest_path) in enumerate(zip(search.paths, search.digest_paths, strict=True)):
+        own = CompareShard(
+            str(path),
+            str(digest_path),
+            compared[grams_at[at] : grams_at[at + 1]] - firsts[at],
+            same[texts_at[at] : texts_at[at + 1]] - firsts[at],
+            search.config.shingle_words,
+        )
+        if len(own.grams_of) or len(own.texts_of):
+            shards.append((path.name, own))
+    map_shards(
+        compare_shard,
+        shards,
+        search.folder("sets"),
+        workers=search.config.resources.workers,
+        progress=search.build.progress,
         description="comparing documents",
     )
-    grams = {name: np.load(scratch / f"{name}.grams.npy", mmap_mode="r") for name, _ in shards}
-    offsets = {name: np.load(scratch / f"{name}.offsets.npy") for name, _ in shards}
-
-    def grams_of(number: int) -> Hashes:
-        shard = int(np.searchsorted(firsts, number, side="right")) - 1
-        place = int(np.searchsorted(numbers, number)) - int(bounds[shard])
-        name = paths[shard].name
-        found: Hashes = grams[name][int(offsets[name][place]) : int(offsets[name][place + 1])]
-        return found
-
-    return grams_of
+    return [name for name, _ in shards]

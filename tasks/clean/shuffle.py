@@ -14,14 +14,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from tasks.clean.lines import write_vectors
 from tasks.clean.shingles import Hashes, mix
-from tasks.records import READ_BYTES, DocumentWriter
 
 ROW_BITS = 40
 BIN_BITS = 20
 END_OF_KEYS = 1 << 64
 KEY, OFFSET, LENGTH = 0, 1, 2
-Places = npt.NDArray[np.int64]
+Ends = npt.NDArray[np.int64]
+# A memoryview, its places in lists and arrays, and an entry of the vector that is written.
+LINE_OVERHEAD = 320
 
 
 def order_keys(seed: int, shard: int, first_row: int, num_rows: int) -> Hashes:
@@ -31,49 +33,61 @@ def order_keys(seed: int, shard: int, first_row: int, num_rows: int) -> Hashes:
 
 
 class RunWriter:
-    """Collects lines of one input shard and writes them in runs sorted by key.
+    """Collects blocks of lines of one input shard and writes them in runs sorted by key.
 
-    NAME.rows has the lines one after another; NAME.index.npy is uint64 [3, rows]: key, offset, length in the order
-    of NAME.rows; NAME.runs.npy has the first place of each run in it.
+    NAME.rows has the lines one after another, each with its newline; NAME.index.npy is uint64 [3, rows]: key, offset,
+    length in the order of NAME.rows; NAME.runs.npy has the first place of each run in it.
     """
 
     def __init__(self, directory: Path, name: str, seed: int, shard: int, run_bytes: int) -> None:
-        """`run_bytes`: lines held in memory before a run is written."""
+        """`run_bytes`: memory for lines that are held before a run is written."""
         self.names = [f"{name}.rows", f"{name}.index.npy", f"{name}.runs.npy"]
         self._directory, self._seed, self._shard, self._run_bytes = directory, seed, shard, run_bytes
-        self._stream = (directory / self.names[0]).open("wb")
-        self._lines: list[bytes] = []
-        self._held = self._offset = self._num_rows = 0
+        (directory / self.names[0]).write_bytes(b"")
+        self._blocks: list[tuple[memoryview, Ends]] = []
+        self._held = self._offset = self.num_rows = 0
         self._index: list[Hashes] = []
         self._runs: list[int] = []
 
-    def add(self, line: bytes) -> None:
-        """One more row."""
-        self._lines.append(line)
-        self._held += len(line)
+    def add(self, block: memoryview, ends: Ends) -> None:
+        """More rows: lines with their newlines, and the place after each."""
+        self._blocks.append((block, ends))
+        self._held += memory_of(len(block), len(ends))
         if self._held >= self._run_bytes:
             self._flush()
 
     def close(self) -> None:
         """Write the last run and the index."""
         self._flush()
-        self._stream.close()
         np.save(self._directory / self.names[1], np.concatenate([np.zeros((3, 0), np.uint64), *self._index], axis=1))
         np.save(self._directory / self.names[2], np.array(self._runs, np.int64))
 
     def _flush(self) -> None:
-        if not self._lines:
+        lines = [line for block, ends in self._blocks for line in views_of(block, ends)]
+        if not lines:
             return
-        keys = order_keys(self._seed, self._shard, self._num_rows, len(self._lines))
+        keys = order_keys(self._seed, self._shard, self.num_rows, len(lines))
         order = np.argsort(keys)
-        lengths = np.array([len(line) for line in self._lines], np.uint64)[order]
-        ends = np.cumsum(lengths) + np.uint64(self._offset)
-        self._stream.write(b"".join([self._lines[place] for place in order.tolist()]))
-        self._index.append(np.stack([keys[order], ends - lengths, lengths]))
-        self._runs.append(self._num_rows)
-        self._num_rows += len(self._lines)
-        self._offset = int(ends[-1])
-        self._lines, self._held = [], 0
+        lengths = np.concatenate([np.diff(ends, prepend=0) for _, ends in self._blocks]).astype(np.uint64)[order]
+        ends_of_rows = np.cumsum(lengths) + np.uint64(self._offset)
+        with (self._directory / self.names[0]).open("ab", buffering=0) as stream:
+            write_vectors(stream.fileno(), [lines[place] for place in order.tolist()])
+        self._index.append(np.stack([keys[order], ends_of_rows - lengths, lengths]))
+        self._runs.append(self.num_rows)
+        self.num_rows += len(lines)
+        self._offset = int(ends_of_rows[-1])
+        self._blocks, self._held = [], 0
+
+
+def memory_of(num_bytes: int, num_lines: int) -> int:
+    """Memory that lines take while they are put in order: themselves, and a view and a few numbers for each."""
+    return num_bytes + LINE_OVERHEAD * num_lines
+
+
+def views_of(block: memoryview, ends: Ends) -> list[memoryview]:
+    """Each line of a block where it lies."""
+    bounds = ends.tolist()
+    return [block[begin:end] for begin, end in zip([0, *bounds], bounds, strict=False)]
 
 
 class Run:
@@ -96,13 +110,13 @@ class Run:
             return 0
         return int(self._index[OFFSET, last - 1] + self._index[LENGTH, last - 1] - self._index[OFFSET, first])
 
-    def read(self, places: tuple[int, int]) -> tuple[Hashes, Hashes, bytes]:
-        """Keys and lengths of the lines at these places, and the lines themselves."""
+    def read(self, places: tuple[int, int]) -> tuple[Hashes, memoryview, Ends]:
+        """Keys of the lines at these places, the lines themselves, and the place after each."""
         first, last = places
         with self._path.open("rb") as stream:
             stream.seek(int(self._index[OFFSET, first]))
-            content = stream.read(self.num_bytes(places))
-        return self._index[KEY, first:last], self._index[LENGTH, first:last], content
+            content = memoryview(stream.read(self.num_bytes(places)))
+        return self._index[KEY, first:last], content, np.cumsum(self._index[LENGTH, first:last]).astype(np.int64)
 
 
 def open_runs(directory: Path, names: Sequence[str]) -> list[Run]:
@@ -144,34 +158,21 @@ def cut_keys(directory: Path, names: Sequence[str], documents_per_shard: int) ->
     return [0, *cuts[1:], END_OF_KEYS]
 
 
-def lines_between(runs: Sequence[Run], low: int, high: int, most_bytes: int) -> Iterator[bytes]:
-    """The lines with keys in [low, high) in the order of their keys, at most about `most_bytes` in memory at a time."""
+def lines_between(runs: Sequence[Run], low: int, high: int, most_bytes: int) -> Iterator[list[memoryview]]:
+    """The lines with keys in [low, high) in the order of their keys, in lists that take about `most_bytes` at most."""
     stretches = [(run, places) for run in runs if (places := run.places(low, high))[0] < places[1]]
     num_bytes = sum(run.num_bytes(places) for run, places in stretches)
     num_lines = sum(last - first for _, (first, last) in stretches)
-    if num_bytes > most_bytes and num_lines > 1:
+    if memory_of(num_bytes, num_lines) > most_bytes and num_lines > 1:
         middle = (low + high) // 2
         yield from lines_between([run for run, _ in stretches], low, middle, most_bytes)
         yield from lines_between([run for run, _ in stretches], middle, high, most_bytes)
         return
     if not stretches:
         return
-    keys, lengths, contents = zip(*(run.read(places) for run, places in stretches), strict=True)
-    content = b"".join(contents)
-    all_lengths = np.concatenate(lengths).astype(np.int64)
-    ends = np.cumsum(all_lengths)
-    order = np.argsort(np.concatenate(keys))
-    for first, last in zip((ends - all_lengths)[order].tolist(), ends[order].tolist(), strict=True):
-        yield content[first:last]
-
-
-class LineWriter(DocumentWriter):
-    """A document writer for rows that are JSON lines already."""
-
-    def write_line(self, line: bytes) -> None:
-        """Append one row without its newline. The text's bytes are not counted."""
-        self._buffer.write(line)
-        self._buffer.write(b"\n")
-        self.num_documents += 1
-        if self._buffer.tell() >= READ_BYTES:
-            self._flush()
+    keys, lines = [], []
+    for run, places in stretches:
+        own_keys, content, ends = run.read(places)
+        keys.append(own_keys)
+        lines += views_of(content, ends)
+    yield [lines[place] for place in np.argsort(np.concatenate(keys)).tolist()]

@@ -1,8 +1,9 @@
-"""The stages clean, dedup and shuffle."""
+"""The stages clean, dedup, decontaminate and shuffle."""
 
 from tasks.artifacts import DocumentShards
 from tasks.clean.clean_stage import clean_documents
-from tasks.clean.config import CleanConfig, DedupConfig, ShuffleConfig
+from tasks.clean.config import CleanConfig, DecontaminateConfig, DedupConfig, ShuffleConfig
+from tasks.clean.decontaminate_stage import decontaminate_documents
 from tasks.clean.dedup_stage import dedup_documents
 from tasks.clean.shuffle_stage import shuffle_documents
 from tasks.stages import Stage
@@ -18,16 +19,25 @@ CLEAN = Stage(
 )
 DEDUP = Stage(
     name="dedup",
-    version=2,
+    version=3,
     config=DedupConfig,
     inputs=(DocumentShards,),
     output=DocumentShards,
     run=dedup_documents,
     description="Drop exact and near copies",
 )
+DECONTAMINATE = Stage(
+    name="decontaminate",
+    version=1,
+    config=DecontaminateConfig,
+    inputs=(DocumentShards,),
+    output=DocumentShards,
+    run=decontaminate_documents,
+    description="Cut out what benchmarks hold",
+)
 SHUFFLE = Stage(
     name="shuffle",
-    version=2,
+    version=3,
     config=ShuffleConfig,
     inputs=(DocumentShards,),
     output=DocumentShards,

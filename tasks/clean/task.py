@@ -1,8 +1,9 @@
 """Prefect tasks of cleaning."""
 
-from tasks.clean.stage import CLEAN, DEDUP, SHUFFLE
+from tasks.clean.stage import CLEAN, DECONTAMINATE, DEDUP, SHUFFLE
 from tasks.orchestration import stage_task
 
 clean = stage_task(CLEAN)
 dedup = stage_task(DEDUP)
+decontaminate = stage_task(DECONTAMINATE)
 shuffle = stage_task(SHUFFLE)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 SEPARATOR, LETTER, ALONE = 0, 1, 2
 # Planes 0 to 3 have all letters; what lies beyond (tags, variation selectors, private use) separates words.
 NUM_CODE_POINTS = 0x40000
+_AFTER_LAST_CAPITAL = 0x1F000
 # Scripts written without blanks between words: each character is a word of its own.
 UNSPACED = (
     (0x0E00, 0x0EFF),  # Thai, Lao
@@ -21,12 +22,6 @@ UNSPACED = (
     (0xF900, 0xFAFF),
     (0x20000, 0x3FFFF),
 )
-
-
-@cache
-def ascii_classes() -> npt.NDArray[np.uint8]:
-    """uint8 [128]: letters, digits and the underscore are LETTER, as in the pattern \\w."""
-    return np.array([LETTER if chr(code).isalnum() or code == 0x5F else SEPARATOR for code in range(128)], np.uint8)
 
 
 @cache
@@ -41,3 +36,21 @@ def character_classes() -> npt.NDArray[np.uint8]:
         part = classes[first : last + 1]
         part[part == LETTER] = ALONE
     return classes
+
+
+@cache
+def folded() -> npt.NDArray[np.int32]:
+    """int32 [NUM_CODE_POINTS + 1]: each code point's small letter, where that is one character of as many bytes.
+
+    The few others (such as the capital I with a dot) stay as they are: they only are no equals of their small letters.
+    """
+    table = np.arange(NUM_CODE_POINTS + 1, dtype=np.int32)
+    for code in range(0x80, _AFTER_LAST_CAPITAL):
+        small = chr(code).lower()
+        if len(small) == 1 and ord(small) != code and _num_bytes(ord(small)) == _num_bytes(code):
+            table[code] = ord(small)
+    return table
+
+
+def _num_bytes(code: int) -> int:
+    return 1 + (code >= 0x80) + (code >= 0x800) + (code >= 0x10000)

@@ -18,7 +18,8 @@ from static_site import NUM_ARTICLES, serving
 from tiny import fingerprints, store_of, tiny_config
 
 from flows.config import STAGE_NAMES, PipelineConfig
-from tasks.artifacts import Artifact
+from tasks.artifacts import Artifact, DocumentShards
+from tasks.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
 ROOT = Path(__file__).parents[2]
@@ -144,6 +145,24 @@ def test_a_flow_stops_and_starts_where_it_is_told(site: tuple[int, Path], copied
     )
     produced, _ = run(own)
     assert list(produced) == ["clean", "dedup", "shuffle"]
+    (tmp_path / "exam.txt").write_text("the keeper of lamp 3 wrote the number in the green book")
+    tested = tiny_config(
+        tmp_path / "own",
+        site[0],
+        **{
+            "input.urls": [],
+            "input.documents": [str(tmp_path / "own.jsonl")],
+            "until": "shuffle",
+            "decontaminate.benchmarks": [str(tmp_path / "exam.txt")],
+        },
+    )
+    with_benchmark, states = run(tested)
+    assert list(states) == ["clean", "dedup", "decontaminate", "shuffle"] and states["dedup"] == "Cached"
+    before, after = produced["shuffle"], with_benchmark["shuffle"]
+    assert isinstance(before, DocumentShards) and isinstance(after, DocumentShards)
+    assert after.num_documents == before.num_documents - 1
+    with pytest.raises(UserError, match="until = decontaminate, but decontaminate.benchmarks is empty"):
+        tiny_config(tmp_path / "own", site[0], until="decontaminate")
 
 
 def test_a_flow_starts_at_a_corpus(

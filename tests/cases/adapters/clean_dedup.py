@@ -16,11 +16,10 @@ import pytest
 
 from tasks import adopt
 from tasks.artifacts import DocumentShards
-from tasks.clean.config import CleanConfig, DedupConfig
+from tasks.clean.config import CleanConfig, DedupConfig, DedupResources
 from tasks.clean.language import detect_language
 from tasks.clean.normalize import repair_text
 from tasks.clean.stage import CLEAN, DEDUP
-from tasks.configuration import Resources
 from tasks.errors import CorruptInputError, StageError
 from tasks.records import read_lines, read_rows
 from tasks.store import ArtifactStore
@@ -204,7 +203,7 @@ def dedup_near(case: Case, tmp_path: Path) -> None:
     (tmp_path / "child.py").write_text(script)
     answers = []
     for number, run in enumerate(runs):
-        settings = config.model_copy(update={"resources": Resources(workers=run["workers"])})
+        settings = config.model_copy(update={"resources": DedupResources(workers=run["workers"])})
         output = tmp_path / f"out-{number}.json"
         command = [
             sys.executable,

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.artifacts import DocumentShards
-from tasks.clean import candidates, dedup, minhash
-from tasks.clean.config import DedupConfig
+from tasks.clean import candidates, dedup, dedup_stage, minhash
+from tasks.clean.config import DedupConfig, DedupResources
 from tasks.clean.dedup import DedupReason
+from tasks.clean.digests import text_digest
 from tasks.clean.shingles import distinct, jaccard, shingle_hashes
 from tasks.clean.stage import DEDUP
-from tasks.clean.traits import text_digest
 from tasks.configuration import Resources
 from tasks.records import Document
 from tasks.store import ArtifactStore
@@ -112,17 +112,58 @@ def test_rules_one_after_the_other(store: ArtifactStore, corpus: Corpus, read: R
     assert report.dropped == {DedupReason.URL: 1, DedupReason.EXACT: 3, DedupReason.NEAR: 2}
     # The copy of the near copy is a copy of the survivor: what is named is there.
     assert [example.partition(":")[0] for example in report.examples[DedupReason.EXACT]] == [
-        "like document 0", "like document 0", "like document 7",
+        "like line 0", "like line 0", "like line 7",
     ]  # fmt: skip
 
 
-def test_same_survivors_for_one_worker_and_two(store: ArtifactStore, corpus: Corpus) -> None:
-    documents = corpus(families(5, 8), documents_per_shard=20)
-    made = [
-        store.run(DEDUP, DedupConfig(resources=Resources(workers=workers)), [documents], refresh=True)
-        for workers in (1, 2)
+@pytest.mark.parametrize("unit", ["lines", "paragraphs"])
+def test_repeated_lines_and_paragraphs_are_cut_out(store: ArtifactStore, corpus: Corpus, read: Read, unit: str) -> None:
+    gap = "\n" if unit == "lines" else "\n \n\n"
+    notice = "All rights of this page are kept by its many owners"
+    texts = [
+        f"first document has words of its own{gap}{notice}",
+        f"second document{gap}{notice}{gap}short line{gap}{notice}  {gap}and its end",
+        f"{notice}{gap}{notice.replace(' ', '  ')}",
+        f"short line{gap}{notice.upper()}",
+        f"third document has words of its own{gap}short line",
     ]
-    assert made[0].fingerprint == made[1].fingerprint
+    config = DedupConfig.model_validate({"repeats": unit, "near": False, "resources": ONE})
+    documents = corpus(texts, 2)
+    made = store.run(DEDUP, config, [documents])
+    glue = "\n" if unit == "lines" else "\n\n"
+    assert [document.text for document in read(made)] == [
+        texts[0], glue.join(["second document", "short line", "and its end"]), texts[3], texts[4]
+    ]  # fmt: skip
+    report = store.manifest_of(made).report
+    assert report is not None
+    assert report.dropped == {DedupReason.REPEATS: 1} and report.counts["repeats_cut"] == 4
+    assert made.num_text_bytes == sum(len(document.text.encode()) for document in read(made))
+    two = config.model_copy(update={"resources": DedupResources(workers=2)})
+    assert store.run(DEDUP, two, [documents], refresh=True).fingerprint == made.fingerprint
+
+
+def test_shards_without_copies_and_without_documents(store: ArtifactStore, corpus: Corpus, read: Read) -> None:
+    texts = ["one two three four five six", "seven eight nine ten", "?", "!", "one two three four five six"]
+    made = store.run(DEDUP, DedupConfig(resources=ONE), [corpus(texts, 1)])
+    assert [document.text for document in read(made)] == texts[:4]
+    assert len(list(store.path_of(made).glob("*.zst"))) == 5, "an empty shard stands for the file it came from"
+
+
+def test_same_survivors_for_any_workers_and_memory(
+    store: ArtifactStore, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents = corpus(families(5, 8), documents_per_shard=20)
+    monkeypatch.setattr(dedup_stage, "FEW_KEYS", 0)
+    made = [
+        store.run(DEDUP, DedupConfig(resources=resources), [documents], refresh=True)
+        for resources in (
+            DedupResources(workers=1),
+            DedupResources(workers=2),
+            # Many parts of keys, many ranges of lines.
+            DedupResources(workers=1, memory_bytes=1 << 20).model_copy(update={"memory_bytes": 4000}),
+        )
+    ]
+    assert made[0].fingerprint == made[1].fingerprint == made[2].fingerprint
 
 
 def test_where_rows_are_bad_the_rest_is_right(store: ArtifactStore, corpus: Corpus, read: Read) -> None:
@@ -147,24 +188,22 @@ def test_where_rows_are_bad_the_rest_is_right(store: ArtifactStore, corpus: Corp
 def test_a_crowd_of_alike_pages_is_compared_within_a_limit(
     store: ArtifactStore, corpus: Corpus, read: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dedup, "MOST_PER_GROUP", 3)
+    monkeypatch.setattr(dedup, "MOST_PER_CROWD", 3)
     frame = [f"frame{place}" for place in range(60)]
     texts = [" ".join([*frame, *(f"d{number}w{place}" for place in range(12))]) for number in range(30)]
     made = store.run(DEDUP, DedupConfig(threshold=0.8, resources=ONE), [corpus(texts)])
     assert len(read(made)) == 30
     report = store.manifest_of(made).report
     assert report is not None
-    assert report.counts["near_groups_full"] > 0
+    assert report.counts["near_crowds_full"] > 0
     assert report.counts["near_comparisons"] < 30 * 29 // 2
 
 
 def test_numbers_of_equal_digests() -> None:
     high = np.array([5, 1, 5, 5, 1, 9], np.uint64)
     low = np.array([1, 1, 1, 2, 1, 9], np.uint64)
-    counts = np.array([True, True, True, True, True, True])
-    assert candidates.first_of_equals(high, low, counts).tolist() == [-1, -1, 0, -1, 1, -1]
-    counts[0] = False
-    assert candidates.first_of_equals(high, low, counts).tolist() == [-1, -1, -1, -1, 1, -1]
+    assert candidates.first_of_equals(high, low).tolist() == [-1, -1, 0, -1, 1, -1]
+    assert candidates.first_of_equals(high[:0], low[:0]).tolist() == []
 
 
 @pytest.mark.skipif(not NEARDUP.is_dir(), reason="the near duplicates are not here")

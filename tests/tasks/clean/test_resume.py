@@ -12,16 +12,18 @@ from pathlib import Path
 import pytest
 
 from tasks.artifacts import DocumentShards
-from tasks.clean.config import CleanConfig, DedupConfig, ShuffleConfig
-from tasks.clean.stage import CLEAN, DEDUP, SHUFFLE
+from tasks.clean.config import CleanConfig, DecontaminateConfig, DedupConfig, ShuffleConfig, ShuffleResources
+from tasks.clean.stage import CLEAN, DECONTAMINATE, DEDUP, SHUFFLE
 from tasks.store import ArtifactStore
 
 ROOT = Path(__file__).resolve().parents[3]
-STAGES = {"clean": CLEAN, "dedup": DEDUP, "shuffle": SHUFFLE}
+STAGES = {stage.name: stage for stage in (CLEAN, DEDUP, DECONTAMINATE, SHUFFLE)}
 CONFIGS = {
     "clean": CleanConfig(min_tokens=8),
     "dedup": DedupConfig(),
-    "shuffle": ShuffleConfig(documents_per_shard=10),
+    "decontaminate": DecontaminateConfig(),
+    "shuffle": ShuffleConfig(documents_per_shard=10, resources=ShuffleResources(memory_bytes=1 << 20)),
+    "shuffle in memory": ShuffleConfig(documents_per_shard=10),
 }
 SENTENCE = "The harbour master opened the gate at dawn and counted every boat twice before the tide turned. "
 
@@ -29,7 +31,7 @@ SENTENCE = "The harbour master opened the gate at dawn and counted every boat tw
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from tasks.clean.stage import CLEAN, DEDUP, SHUFFLE
+from tasks.clean.stage import CLEAN, DECONTAMINATE, DEDUP, SHUFFLE
 from tasks.progress import SilentProgress
 from tasks.store import ArtifactStore
 
@@ -41,7 +43,7 @@ class Deadly(SilentProgress):
             os.kill(os.getpid(), signal.SIGKILL)
 
 if __name__ == "__main__":
-    stage = {"clean": CLEAN, "dedup": DEDUP, "shuffle": SHUFFLE}[sys.argv[1]]
+    stage = {stage.name: stage for stage in (CLEAN, DEDUP, DECONTAMINATE, SHUFFLE)}[sys.argv[1]]
     store = ArtifactStore(Path(sys.argv[2]))
     config = stage.config.model_validate_json(sys.argv[3])
     store.run(stage, config, [store.load(Path(sys.argv[5]))], Deadly())
@@ -49,15 +51,35 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize(
-    ("name", "done"), [("clean", 2), ("dedup", 2), ("dedup", 7), ("dedup", 11), ("shuffle", 2), ("shuffle", 6)]
+    ("case", "done"),
+    [
+        ("clean", 2),
+        ("dedup", 2),  # hashing
+        ("dedup", 5),  # same words
+        ("dedup", 12),  # bands
+        ("dedup", 21),  # comparing
+        ("dedup", 25),  # writing
+        ("decontaminate", 2),  # searching
+        ("decontaminate", 6),  # cutting
+        ("shuffle", 2),  # dealing
+        ("shuffle", 6),  # gathering
+        ("shuffle in memory", 2),
+    ],
 )
 def test_a_killed_stage_goes_on(
-    store: ArtifactStore, corpus: Callable[..., DocumentShards], name: str, done: int
+    store: ArtifactStore, corpus: Callable[..., DocumentShards], tmp_path: Path, case: str, done: int
 ) -> None:
+    name = case.split()[0]
     # Pairs of near copies in every shard, so that each of the four shards has something to compare.
     texts = [f"{SENTENCE} {SENTENCE} {number // 2} " + "end " * (number % 2) for number in range(40)]
+    if case == "shuffle":  # more than the least memory holds
+        texts = [f"{text} {'x' * 30_000}" for text in texts]
     documents = corpus(texts, documents_per_shard=10)
-    config = CONFIGS[name].model_copy(update={"resources": type(CONFIGS[name].resources)(workers=1)})
+    settings: dict[str, object] = {"resources": CONFIGS[case].resources.model_copy(update={"workers": 1})}
+    if name == "decontaminate":
+        (tmp_path / "exam.txt").write_text(f"{SENTENCE} 7 end")
+        settings |= {"benchmarks": (tmp_path / "exam.txt",), "min_piece_characters": 0, "cut_characters": 0}
+    config = CONFIGS[case].model_copy(update=settings)
     undisturbed = store.run(STAGES[name], config, [documents])
     work = store.work_directory(name, STAGES[name].key(config, [documents]))
     shutil.rmtree(store.path_of(undisturbed))

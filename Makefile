@@ -24,6 +24,7 @@ setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else "url2lm needs Python 3.11 to 3.13; this is %d.%d. Try: make PYTHON=python3.12 ..." % v)'
+	@echo "Setting up $(VENV): some minutes of download, without a word until it is done."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[dev]'
 	touch $(STAMP)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -133,6 +134,13 @@ class PipelineConfig(Config):
         return STAGE_ORDER if self.decontaminate.benchmarks else STAGE_NAMES
 
     @property
+    def fetching(self) -> FetchConfig:
+        """`fetch` with the private hosts that `filter` allows, unless it names its own."""
+        if "allow_private_hosts" in self.fetch.model_fields_set:
+            return self.fetch
+        return self.fetch.model_copy(update={"allow_private_hosts": self.filter.allow_private_hosts})
+
+    @property
     def evaluation(self) -> EvaluateConfig:
         """`evaluate` on what training held out: split, seq_length and seed are those of `train` unless they are set."""
         taken = {name: getattr(self.train, name) for name in ("split", "seq_length", "seed")}
@@ -216,7 +224,15 @@ def as_user_error(error: ValidationError, model: type[BaseModel]) -> UserError:
     if first["type"] in ("literal_error", "enum") and isinstance(first["input"], str):
         named = re.findall(r"'([^']*)'", first["ctx"]["expected"])
         return UserError(dotted, first["input"], "there is no such choice", nearest(first["input"], named))
-    remedy = f"Change it in the recipe or with --set {dotted}=VALUE." if location else "Change it in the recipe."
+    if first["type"] == "tuple_type":
+        example = json.dumps([first["input"] if isinstance(first["input"], str) else "..."])
+        return UserError(dotted, _short(first["input"]), "it takes a list", f"Write --set '{dotted}={example}'.")
+    if model is not PipelineConfig:
+        remedy = "Give another value."
+    elif not location or location == ["input"]:
+        remedy = "Change it in the recipe or on the command line."
+    else:
+        remedy = f"Change it in the recipe or with --set {dotted}=VALUE."
     if more:
         remedy += f" ({more} more complaint{'s' if more > 1 else ''} after this one.)"
     return UserError(dotted, _short(first["input"]), rule, remedy)

@@ -92,9 +92,10 @@ def _facts(path: Path) -> dict[str, Any]:
         return {"kind": "Hugging Face model", **settings}
     if (path / "latest.json").is_file() or (path / MANIFEST_NAME).is_file():
         return _checkpoint_facts(path)
-    raise UserError(
-        "path", str(path), "it is no artifact, corpus, document file, model or checkpoint", "Name one of these."
-    )  # fmt: skip
+    if not path.exists():
+        raise UserError("path", str(path), "there is no such file or folder", "Name an existing one.")
+    rule = "it is no artifact, store, corpus (.bin/.idx), document file (.jsonl), model or checkpoint"
+    raise UserError("path", str(path), rule, "URL lists and WARC files are read by url2lm run --urls and --pages.")
 
 
 def _artifact_facts(path: Path) -> dict[str, Any]:
@@ -180,7 +181,7 @@ def corpus_facts(prefix: Path, tokenizer_path: Path | None = None) -> dict[str, 
         percentiles = np.percentile(lengths, [0, 10, 50, 90, 100]).astype(int).tolist()
         facts["length_tokens"] = dict(zip(("min", "p10", "p50", "p90", "max"), percentiles, strict=True))
     shown = [corpus[index] for index in range(min(NUM_SHOWN_DOCUMENTS, len(corpus)))]
-    facts["first_token_ids"] = [tokens[:16].tolist() for tokens in shown]
+    facts["first_token_ids"] = [" ".join(map(str, tokens[:16].tolist())) for tokens in shown]
     if tokenizer_path is not None:
         import tokenizers
 

@@ -7,6 +7,8 @@ corpus --train--> checkpoint --convert--> model --evaluate--> perplexity, --samp
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from prefect import flow
 
 from flows.config import PipelineConfig
@@ -17,6 +19,7 @@ from tasks.clean.task import clean, decontaminate, dedup, shuffle
 from tasks.convert.task import convert
 from tasks.infer.task import evaluate, sample
 from tasks.scrape.task import extract, fetch, filter_urls
+from tasks.store import ArtifactStore
 from tasks.tokenize.task import load_vocabulary, tokenize, train_vocabulary
 from tasks.train.task import train
 
@@ -27,13 +30,16 @@ Produced = dict[str, Artifact]
 def corpus(config: PipelineConfig) -> Produced:
     """From where the input starts to `TokenizedCorpus`. Returns what each stage made, by stage name."""
     steps = Steps(config)
-    try:
-        documents = _cleaned(config, steps, _extracted(config, steps))
-        tokenizer = steps.run("vocabulary", train_vocabulary, config.vocabulary, documents)
-        steps.run("tokenize", tokenize, config.tokenize, documents, tokenizer)
-    except Reached:
-        pass
+    with suppress(Reached):
+        corpus_steps(config, steps)
     return steps.produced
+
+
+def corpus_steps(config: PipelineConfig, steps: Steps) -> tuple[TokenizedCorpus, Tokenizer]:
+    """What follows what up to the corpus. Raises Reached after the last wanted stage."""
+    documents = _cleaned(config, steps, _extracted(config, steps))
+    tokenizer = steps.run("vocabulary", train_vocabulary, config.vocabulary, documents)
+    return steps.run("tokenize", tokenize, config.tokenize, documents, tokenizer), tokenizer
 
 
 def _extracted(config: PipelineConfig, steps: Steps) -> DocumentShards:
@@ -44,7 +50,7 @@ def _extracted(config: PipelineConfig, steps: Steps) -> DocumentShards:
         pages: PageShards = adopt.adopt_pages(steps.store, given.pages)
     else:
         urls = steps.run("filter", filter_urls, config.filter, adopt.adopt_urls(steps.store, given.urls))
-        pages = steps.run("fetch", fetch, config.fetch, urls)
+        pages = steps.run("fetch", fetch, config.fetching, urls)
     return steps.run("extract", extract, config.extract, pages)
 
 
@@ -60,26 +66,33 @@ def _cleaned(config: PipelineConfig, steps: Steps, documents: DocumentShards) ->
 def model(config: PipelineConfig, tokens: TokenizedCorpus, tokenizer: Tokenizer) -> Produced:
     """From `TokenizedCorpus` to samples. Returns what each stage made, by stage name."""
     steps = Steps(config)
-    try:
-        checkpoint = steps.run("train", train, config.train, tokens)
-        exported = steps.run("convert", convert, config.convert, checkpoint, tokenizer)
-        steps.run("evaluate", evaluate, config.evaluation, exported, tokens)
-        steps.run("sample", sample, config.sample, exported)
-    except Reached:
-        pass
+    with suppress(Reached):
+        model_steps(config, steps, tokens, tokenizer)
     return steps.produced
+
+
+def model_steps(config: PipelineConfig, steps: Steps, tokens: TokenizedCorpus, tokenizer: Tokenizer) -> None:
+    """What follows what from the corpus on. Raises Reached after the last wanted stage."""
+    checkpoint = steps.run("train", train, config.train, tokens)
+    exported = steps.run("convert", convert, config.convert, checkpoint, tokenizer)
+    steps.run("evaluate", evaluate, config.evaluation, exported, tokens)
+    steps.run("sample", sample, config.sample, exported)
 
 
 @flow(name="url2lm", description="From a list of URLs to a language model", validate_parameters=False)
 def pipeline(config: PipelineConfig) -> Produced:
     """The whole way, from wherever the input starts to `config.until`. Returns what each stage made."""
     if config.input.corpus:
-        steps = Steps(config)
-        tokenizer, _ = load_vocabulary(steps.store, config.vocabulary, [])
-        tokens = adopt.adopt_corpus(steps.store, config.input.corpus, tokenizer.vocab_size, tokenizer.eod_token_id)
-        return model(config, tokens, tokenizer)
+        store = Steps(config).store
+        tokenizer, _ = load_vocabulary(store, config.vocabulary, [])
+        return model(config, given_corpus(config, store, tokenizer), tokenizer)
     produced = corpus(config)
     made = produced.get("tokenize"), produced.get("vocabulary")
     if config.until != "tokenize" and isinstance(made[0], TokenizedCorpus) and isinstance(made[1], Tokenizer):
         produced |= model(config, made[0], made[1])
     return produced
+
+
+def given_corpus(config: PipelineConfig, store: ArtifactStore, tokenizer: Tokenizer) -> TokenizedCorpus:
+    """The user's own .bin/.idx with the ids of the tokenizer that made it."""
+    return adopt.adopt_corpus(store, config.input.corpus, tokenizer.vocab_size, tokenizer.eod_token_id)

@@ -18,7 +18,7 @@ from flows.prefect_settings import prepare
 from flows.standard_input import standard_input_as_file
 from flows.steps import describe
 from tasks.artifacts import Artifact
-from tasks.errors import UserError, nearest
+from tasks.errors import UserError
 from tasks.store import ArtifactStore
 
 console = Console(soft_wrap=False)
@@ -33,7 +33,8 @@ def run(
     for wanted, field in ((config.only, "only"), (config.until, "until")):
         if wanted is not None and STAGE_ORDER.index(wanted) < STAGE_ORDER.index(first):
             rule = f"the flow starts at {first}"
-            raise UserError(field, wanted, rule, nearest(wanted, STAGE_ORDER[STAGE_ORDER.index(first) :]))
+            remedy = f"Name one of: {', '.join(config.stages[config.stages.index(first) :])}."
+            raise UserError(field, wanted, rule, remedy)
     with standard_input_as_file(config.input.urls, config.store_path / ".work") as urls:
         config = config.model_copy(update={"input": config.input.model_copy(update={"urls": urls})})
         if dry_run:
@@ -98,26 +99,18 @@ def _run_flow(config: PipelineConfig, terminal: Console) -> dict[str, Artifact]:
 
 
 def _print_plan(config: PipelineConfig, as_json: bool) -> None:
+    from flows.plan import plan
     from tasks import adopt
 
-    store, given = ArtifactStore(config.store_path), config.input
-    if given.urls:
-        adopt.expand_paths("urls", given.urls)
-    rows = []
-    last = config.stages.index(config.only or config.until)
-    first = config.stages.index(given.first_stage)
-    for name in config.stages[first : last + 1]:
-        if config.only and name != config.only:
-            continue
-        rows.append({"stage": name, "refresh": name in config.refresh})
+    if config.input.urls:
+        adopt.expand_paths("urls", config.input.urls)
+    rows = [{"stage": name, "outlook": outlook} for name, outlook in plan(config).items()]
     if as_json:
-        console.print_json(orjson.dumps({"store": str(store.root), "stages": rows}).decode())
+        console.print_json(orjson.dumps({"store": str(config.store_path), "stages": rows}).decode())
         return
-    table = Table(title=escape(f"Would run (store: {store.root})"))
+    table = Table(title=escape(f"What would run (store: {config.store_path})"), title_justify="left")
     table.add_column("stage")
-    table.add_column("note")
+    table.add_column("outlook")
     for row in rows:
-        table.add_row(
-            str(row["stage"]), "again, although cached" if row["refresh"] else "from the cache where nothing changed"
-        )
+        table.add_row(*row.values(), style="cyan" if row["outlook"] == "cached" else None)
     console.print(table)

@@ -53,7 +53,7 @@ class Steps:
 
     def run(self, name: StageName, task: Callable[..., tuple[A, bool]], config: StageConfig, *inputs: Artifact) -> A:
         """One stage. Raises Reached before the first unwanted one, UserError for `only` without its inputs."""
-        if STAGE_ORDER.index(name) > STAGE_ORDER.index(self._last):
+        if self.is_past_the_end(name):
             raise Reached
         if self._only is not None and name != self._only and self._missing(name, config, inputs):
             raise UserError(
@@ -63,12 +63,20 @@ class Steps:
                 f"Run the flow with --until {name} first.",
             )
         started = time.monotonic()
-        artifact, cached = task(self.store, config, list(inputs), name in self._refresh or name == self._only)
+        artifact, cached = task(self.store, config, list(inputs), self.is_wanted_again(name))
         self.produced[name] = artifact
         if _on_end is not None:
             state_name = "Cached" if cached else "Completed"
             _on_end(StageEnd(name, state_name, time.monotonic() - started, describe(self.store, artifact)))
         return artifact
+
+    def is_past_the_end(self, name: StageName) -> bool:
+        """Whether the run ends before this stage."""
+        return STAGE_ORDER.index(name) > STAGE_ORDER.index(self._last)
+
+    def is_wanted_again(self, name: StageName) -> bool:
+        """Whether the stage runs although its result is there."""
+        return name in self._refresh or name == self._only
 
     def _missing(self, name: StageName, config: StageConfig, inputs: tuple[Any, ...]) -> bool:
         stage = STAGES[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,13 @@ from tasks.manifest import Manifest
 from tasks.store import ArtifactStore
 
 NUM_SHOWN_SAMPLES = 3
+PLACES = {
+    "tokenize": "corpus (.bin/.idx)",
+    "train": "checkpoint",
+    "convert": "Hugging Face model",
+    "sample": "samples",
+}
+"""Stages whose result a person goes on with, and what it is called."""
 
 
 def facts(store: ArtifactStore, produced: Mapping[str, Artifact], seconds: float) -> dict[str, Any]:
@@ -81,16 +89,19 @@ def print_summary(
     table.add_column("value", overflow="fold")
     for name, text in _rows(found):
         table.add_row(name, text)
-    for name in ("tokenize", "train", "convert", "sample"):
-        if name in found["artifacts"]:
-            label = {"tokenize": "corpus (.bin/.idx)", "train": "checkpoint", "convert": "Hugging Face model"}
-            table.add_row(label.get(name, "samples"), escape(found["artifacts"][name]))
     console.print()
     console.print(table)
+    for name, label in PLACES.items():
+        if name in found["artifacts"]:  # below the table and on lines of their own: they are there to be copied
+            console.print(f"[bold]{label}[/]\n  {escape(found['artifacts'][name])}", highlight=False, soft_wrap=True)
     for number, sample in enumerate(samples(store, produced)[:NUM_SHOWN_SAMPLES], start=1):
         console.print()
         console.rule(f"sample {number}", align="left", style="dim")
         console.print(f"[bold]{escape(sample['prompt'])}[/]{escape(sample['text'])}", highlight=False, soft_wrap=True)
+    if "convert" in found["artifacts"]:
+        console.print("\nTo let it write more:", highlight=False)
+        command = f"url2lm sample {shlex.quote(found['artifacts']['convert'])} --prompt 'The '"
+        console.print(f"  {escape(command)}", highlight=False, soft_wrap=True)
 
 
 def _rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:

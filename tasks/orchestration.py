@@ -281,11 +281,9 @@ def stage_task(stage: Stage[A]) -> Callable[..., tuple[A, bool]]:
         progress = RunProgress(stage.name, display)
         artifact, cached = store.produce(stage, config, artifacts, progress, refresh=refresh)
         progress.finish()
-        if cached:
-            return Completed(name="Cached", message="found in the store", data=artifact)
         if rows := report_table(store, artifact):
             create_table_artifact(key=f"{stage.name}-report", table=rows, description=stage.description)
-        return artifact
+        return Completed(name="Cached", message="found in the store", data=artifact) if cached else artifact
 
     def run(
         store: ArtifactStore, config: StageConfig, artifacts: list[Artifact], refresh: bool = False

@@ -61,7 +61,10 @@ def filter_url_list(build: StageBuild, config: FilterConfig, urls: UrlList) -> U
         raise UserError("urls", urls.path, "the list is empty", "Give a file with one URL a line.")
     if report.num_out == 0:
         reasons = ", ".join(f"{count} {reason}" for reason, count in report.dropped.items())
-        raise StageError(f"the filter kept none of {report.num_in} URLs: {reasons}")
+        hint = ""
+        if FilterReason.PRIVATE_HOST in report.dropped:
+            hint = ". Hosts of your own network are allowed by --set 'filter.allow_private_hosts=[\"HOST:PORT\"]'"
+        raise StageError(f"the filter kept none of {report.num_in} URLs: {reasons}{hint}")
     temporary.replace(build.directory / OUTPUT_NAME)
     return build.publish(UrlList, report, num_urls=report.num_out)
 

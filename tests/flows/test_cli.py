@@ -83,7 +83,9 @@ def test_a_dry_run_names_the_stages_and_begins_nothing(url_list: Path, tmp_path:
     arguments = ["run", "smoke", "--urls", str(url_list), "--store", str(tmp_path / "store"), "--until", "extract"]
     result = CliRunner().invoke(cli.app, [*arguments, "--dry-run", "--json"])
     assert result.exit_code == 0, result.output
-    assert [stage["stage"] for stage in json.loads(result.stdout)["stages"]] == ["filter", "fetch", "extract"]
+    stages = json.loads(result.stdout)["stages"]
+    assert [stage["stage"] for stage in stages] == ["filter", "fetch", "extract"]
+    assert {stage["outlook"] for stage in stages} == {"would run"}
     assert not (tmp_path / "store").exists()
 
 

@@ -118,6 +118,22 @@ def test_another_learning_rate_runs_training_and_what_follows(site: tuple[int, P
     assert states == expected
 
 
+def test_a_dry_run_says_what_is_cached(site: tuple[int, Path], copied: Path) -> None:
+    from flows.plan import plan
+
+    before = sorted(copied.rglob("*"))
+    assert plan(tiny_config(copied, site[0])) == dict.fromkeys(STAGE_NAMES, "cached")
+    changed = plan(tiny_config(copied, site[0], **{"clean.min_tokens": 33, "until": "shuffle"}))
+    after = "depends on what comes before"
+    assert changed == dict.fromkeys(("filter", "fetch", "extract"), "cached") | {
+        "clean": "would run",
+        "dedup": after,
+        "shuffle": after,
+    }
+    assert plan(tiny_config(copied, site[0], refresh=["train"]))["train"] == "would run"
+    assert sorted(copied.rglob("*")) == before, "nothing was made"
+
+
 def test_a_deleted_file_makes_its_stage_run_again(
     site: tuple[int, Path], copied: Path, whole: tuple[Path, dict[str, Artifact]]
 ) -> None:

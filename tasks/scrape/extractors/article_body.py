@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from typing import Final
 
 from tasks.scrape.extractors.box_names import Verdict
@@ -21,6 +22,14 @@ _PHRASE: Final = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _WORDS: Final = re.compile(r"\w+")
+_PROMOTION: Final = re.compile(
+    r"""newsletter|sign(?:ing)?\ up|subscri|abonnier|suscr[ií]b|abonne[rz]|inscri[vb]|follow\ (?:us|me|him|her|our|the|@)|folge[nt]?\ (?:uns|mir|sie)|s[ií]guenos|siga-nos|suivez
+    |facebook|twitter|instagram|telegram|whatsapp|youtube|pinterest|linkedin|\bapps?\ for\b|app\ store|google\ (?:play|news)
+    |all\ rights\ reserved|alle\ rechte\ vorbehalten|tous\ droits|todos\ los\ derechos|©|hinterlass|leave\ a\ comment|comments?\ (?:below|are)|kommentar
+    |könnte\ (?:dich|sie|euch)\ auch|auch\ interessieren|you\ (?:may|might)\ also|zum\ thema|zobacz\ (?:także|też)|czytaj\ (?:także|też|również)|subskry
+    |have\ a\ tip|reach(?:ed)?\ (?:him|her|us)?\ ?at|contact\ us|support\ (?:us|our)|donat(?:e|ion)|spende""",
+    re.VERBOSE | re.IGNORECASE,
+)
 LISTS: Final = frozenset(("blockquote", "table", "tr", "tbody", "ul", "ol", "pre", "dl"))
 
 
@@ -63,13 +72,17 @@ class Body:
         total = self.total
         self.dropped = [False] * len(self.page.texts)
         self.bad: list[bool] = []
-        parts: list[tuple[int, Verdict]] = []
+        bodies = [(box.first, box.end) for box in boxes if box.verdict is Verdict.BODY and box.end > box.first]
+        bodies.sort()
         for box in boxes:
             inherited = box.parent >= 0 and self.bad[box.parent]
             own = False
             if not inherited and box.verdict >= Verdict.DOUBTFUL and box.end > box.first:
                 share = (self.sums[box.end] - self.sums[box.first]) / max(1, total)
                 own = share < (0.5 if box.verdict is Verdict.BOILERPLATE else 0.15)
+                if box.verdict is Verdict.DOUBTFUL and own:
+                    place = bisect_right(bodies, (box.first, box.end))
+                    own = not (place < len(bodies) and bodies[place][1] <= box.end)
                 if own and self.anchor >= 0 and box.first <= self.anchor < box.end and share > 0.1:
                     own = False
                 if own:
@@ -85,12 +98,13 @@ class Body:
         title = " ".join(_WORDS.findall(page.title.lower()))
         best, best_score = -1, 0.0
         for number, level in enumerate(page.levels):
-            if level == 0 or level > 3:
+            raw = page.texts[number]
+            if len(raw) > 300 or page.link_lengths[number] and level == 0 or level == 0 and len(raw) < 15:
                 continue
-            text = " ".join(_WORDS.findall(page.texts[number].lower()))
+            text = " ".join(_WORDS.findall(raw.lower()))
             if not text:
                 continue
-            score = 0.5 if level == 1 else 0.0
+            score = 0.5 if level == 1 else 0.0 if level and level < 4 else -0.4
             if len(text) > 8 and text in title:
                 score += 1 + len(text) / (len(title) + 1)
             if score > best_score:
@@ -118,7 +132,7 @@ class Body:
             near = near or found
             first = near[0][0]
             inner = [(n, w) for n, w in near if boxes[n].first >= boxes[first].first and boxes[n].end <= boxes[first].end]
-            best, weight = max(inner, key=lambda item: (item[1], item[0]))
+            best, weight = max(inner, key=lambda item: (item[1], -item[0]))
             if verdict is Verdict.CONTENT:
                 best = self.innermost_content(best, near)
                 weight = self.weight(best)
@@ -190,28 +204,66 @@ class Body:
                 kept.append(number)
         return kept
 
+    def link_lists(self, box: int) -> list[bool]:
+        """Which blocks are in boxes of links and what is said about each."""
+        page = self.page
+        found = page.boxes[box]
+        listed = [False] * len(page.texts)
+        links = running_sums([1 if linked > 0.8 * len(text) and len(text) >= 8 else 0 for text, linked in zip(page.texts, page.link_lengths, strict=True)])
+        lengths = running_sums([len(text) - linked for text, linked in zip(page.texts, page.link_lengths, strict=True)])
+        whole = self.weight(box)
+        for number in range(box + 1, len(page.boxes)):
+            inner = page.boxes[number]
+            if inner.first >= found.end:
+                break
+            num = inner.end - inner.first
+            if num < 3 or inner.end > found.end or listed[inner.first]:
+                continue
+            num_links = links[inner.end] - links[inner.first]
+            if num_links >= 2 and num_links * 3 >= num and lengths[inner.end] - lengths[inner.first] < 150 * (num - num_links) and self.weight(number) <= 0.3 * whole:
+                for block in range(inner.first, inner.end):
+                    listed[block] = True
+        return listed
+
     def blocks(self, box: int) -> list[int]:
+        kept = self.kept(box, strict=True)
+        if sum(len(self.page.texts[n]) for n in kept) < 250:
+            kept = self.kept(box, strict=False)
+        return kept
+
+    def kept(self, box: int, strict: bool) -> list[int]:
         page = self.page
         kept = self.lead(box)
         found = page.boxes[box]
+        listed = self.link_lists(box)
+        seen: set[str] = set()
         for number in range(found.first, found.end):
-            if self.dropped[number]:
+            if self.dropped[number] or strict and listed[number]:
                 continue
             text, kind, linked = page.texts[number], page.kinds[number], page.link_lengths[number]
             length = len(text)
             if kind is Kind.CAPTION:
                 continue
-            if linked > 0.6 * length and (kind is not Kind.PARAGRAPH and kind is not Kind.HEADING or linked > .9 * length and length < 200):
-                continue
-            if linked > 0.5 * length and length - linked < 30 and kind is Kind.PARAGRAPH:
-                continue
+            if length > 50 and kind is Kind.QUOTE:
+                if text in seen:
+                    continue
+                seen.add(text)
+            if strict:
+                if linked > 0.6 * length and (kind is not Kind.PARAGRAPH and kind is not Kind.HEADING or linked > .9 * length and length < 200):
+                    continue
+                if linked > 0.5 * length and length - linked < 30 and kind is Kind.PARAGRAPH:
+                    continue
             if length < 150 and _PHRASE.match(text):
+                continue
+            if length < 80 and kind is not Kind.ITEM and _PROMOTION.search(text):
                 continue
             if kind is Kind.OTHER and length < 25 and not _SENTENCE.search(text):
                 continue
             kept.append(number)
-        while kept and page.kinds[kept[-1]] is Kind.HEADING:
+        while kept and (page.kinds[kept[-1]] is Kind.HEADING or len(page.texts[kept[-1]]) < 250 and _PROMOTION.search(page.texts[kept[-1]])):
             kept.pop()
+        while kept and page.kinds[kept[0]] is not Kind.HEADING and len(page.texts[kept[0]]) < 25 and not _SENTENCE.search(page.texts[kept[0]]):
+            del kept[0]
         return kept
 
 

@@ -33,7 +33,7 @@ _BOILERPLATE: Final = re.compile(
     (?:^|[_-])(?:
         nav|navi|navbar|navigation|menus?|submenu|topbar|subnav|breadcrumbs?|crumbs?|pager|pagination|paging|page-?numbers
       | skip-?links?|toc|table-of-contents
-      | side-?bar\w*|rail|footer|foot|colophon|masthead|(?:site|page|global)-?header
+      | side-?bar\w*|rail|footer|foot|rodape|fusszeile|pie-?de-?pagina|colophon|masthead|(?:site|page|global)-?header
       | share|sharing|sharedaddy|shares|share-?\w*|social|socials|social-?\w*|addthis\w*|addtoany\w*|follow|follow-?us
       | related|related-?\w*|relacionad[ao]s?|recommend\w*|recirc\w*|read-?(?:more|next|also)|more-?(?:from|on|news|stories|articles)
       | see-?also|also-?read|you-?may\w*|outbrain|taboola|trc|next-?(?:article|post)|prev-?(?:article|post)|previous-?post
@@ -82,13 +82,19 @@ _UNSAID: Final = re.compile(
     r"^(?:category|tag|type|format|status|has|with|no|is|js|col|theme|page|single|postid|layout|grid|row|block|region|view)-(?!header|footer|tags)|embed|tweet"
 )
 """Names that tell about the page or its looks, not about the element."""
-_BOILERPLATE_TAGS: Final = frozenset(("nav", "footer", "aside", "menu"))
-_DOUBTFUL_TAGS: Final = frozenset(("form", "fieldset"))
-_BOILERPLATE_ROLES: Final = frozenset(
-    ("navigation", "contentinfo", "search", "menu", "menubar", "toolbar", "dialog",
-     "alertdialog", "alert", "tablist", "tooltip")
-)  # fmt: skip
-_DOUBTFUL_ROLES: Final = frozenset(("complementary", "banner", "form"))
+_SENTENCE_LIKE: Final = re.compile(r"(?:[^_-]+[_-]+){4,}[^_-]").match
+"""More words than templates use: made from a heading."""
+_BY_TAG: Final = {
+    **dict.fromkeys(("nav", "footer", "aside", "menu"), Verdict.BOILERPLATE),
+    **dict.fromkeys(("form", "fieldset"), Verdict.DOUBTFUL),
+    **dict.fromkeys(("article", "main"), Verdict.CONTENT),
+}
+_BY_ROLE: Final = {
+    **dict.fromkeys(("navigation", "contentinfo", "search", "menu", "menubar", "toolbar"), Verdict.BOILERPLATE),
+    **dict.fromkeys(("dialog", "alertdialog", "alert", "tablist", "tooltip"), Verdict.BOILERPLATE),
+    **dict.fromkeys(("complementary", "banner", "form"), Verdict.DOUBTFUL),
+    "main": Verdict.CONTENT,
+}
 _HIDING_STYLE: Final = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden")
 MAX_CACHED: Final = 20_000
 _cache: dict[str, Verdict] = {}
@@ -96,53 +102,39 @@ _cache: dict[str, Verdict] = {}
 
 def verdict_of(element: Any, tag: str) -> tuple[Verdict, str]:
     """The verdict on one element, and its class and id."""
-    attributes = element.attrib
-    verdict = _by_tag(tag)
-    if not attributes:
-        return verdict, ""
-    get = attributes.get
-    if "hidden" in attributes or get("aria-hidden") == "true":
-        return Verdict.HIDDEN, ""
-    if (style := get("style")) and _HIDING_STYLE.search(style):
-        return Verdict.HIDDEN, ""
-    if (role := get("role")) is not None:
-        if role in _BOILERPLATE_ROLES:
-            return Verdict.BOILERPLATE, role
-        if role in _DOUBTFUL_ROLES:
-            return Verdict.DOUBTFUL, role
-        if role == "main":
-            return Verdict.CONTENT, role
-    if (kind := get("itemprop")) is not None and "articlebody" in kind.lower():
-        return Verdict.BODY, kind
-    names = f"{get('class', '')} {get('id', '')}"
-    if names == " " or verdict is Verdict.BOILERPLATE or tag == "blockquote":
+    verdict = _BY_TAG.get(tag, Verdict.NONE)
+    names = ""
+    for name, value in element.items():
+        if name == "class" or name == "id":
+            names = f"{names} {value}"
+        elif name == "hidden" or (name == "aria-hidden" and value == "true"):
+            return Verdict.HIDDEN, ""
+        elif name == "style":
+            if _HIDING_STYLE.search(value):
+                return Verdict.HIDDEN, ""
+        elif name == "role":
+            if (by_role := _BY_ROLE.get(value)) is not None:
+                return by_role, value
+        elif name == "itemprop" and "articlebody" in value.lower():
+            return Verdict.BODY, value
+    if not names or verdict is Verdict.BOILERPLATE or tag == "blockquote":
         return verdict, names
-    named = _by_names(names)
+    named = min(map(_by_name, names.split()), key=_PRIORITY.__getitem__, default=Verdict.NONE)
     if verdict is Verdict.CONTENT and named is Verdict.DOUBTFUL:
         return verdict, names
     return named or verdict, names
 
 
-def _by_tag(tag: str) -> Verdict:
-    if tag in _BOILERPLATE_TAGS:
-        return Verdict.BOILERPLATE
-    if tag in _DOUBTFUL_TAGS:
-        return Verdict.DOUBTFUL
-    return Verdict.CONTENT if tag in ("article", "main") else Verdict.NONE
-
-
-def _by_names(names: str) -> Verdict:
-    verdict = _cache.get(names)
+def _by_name(name: str) -> Verdict:
+    verdict = _cache.get(name)
     if verdict is None:
-        tokens = [token for token in names.lower().split() if not _UNSAID.search(token)]
         verdict = Verdict.NONE
-        for pattern, meaning in _MEANINGS:
-            if any(pattern.search(token) for token in tokens):
-                verdict = meaning
-                break
+        lower = name.lower()
+        if not _UNSAID.search(lower) and not _SENTENCE_LIKE(lower):
+            verdict = next((meaning for pattern, meaning in _MEANINGS if pattern.search(lower)), Verdict.NONE)
         if len(_cache) >= MAX_CACHED:
             _cache.clear()
-        _cache[names] = verdict
+        _cache[name] = verdict
     return verdict
 
 
@@ -153,3 +145,4 @@ _MEANINGS: Final = (
     (_CONTENT, Verdict.CONTENT),
     (_DOUBTFUL, Verdict.DOUBTFUL),
 )
+_PRIORITY: Final = {verdict: place for place, (_, verdict) in enumerate(_MEANINGS)} | {Verdict.NONE: len(_MEANINGS)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 MODULES: Final[dict[str, str]] = {
+    "best": "with_best",
     "trafilatura": "with_trafilatura",
     "trafilatura_full": "with_trafilatura",
     "trafilatura_precision": "with_trafilatura",

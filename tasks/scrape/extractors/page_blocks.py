@@ -47,11 +47,13 @@ INLINE: Final = frozenset(
 )  # fmt: skip
 KINDS: Final = {
     "p": Kind.PARAGRAPH, "li": Kind.ITEM, "dt": Kind.ITEM, "dd": Kind.ITEM, "td": Kind.CELL, "th": Kind.CELL,
-    "blockquote": Kind.QUOTE, "pre": Kind.PRE, "figcaption": Kind.CAPTION, "caption": Kind.CAPTION,
+    "blockquote": Kind.QUOTE, "pre": Kind.PRE, "figcaption": Kind.CAPTION, "caption": Kind.CELL,
     **{f"h{level}": Kind.HEADING for level in range(1, 7)},
 }  # fmt: skip
+_KEPT_INSIDE: Final = frozenset((Kind.ITEM, Kind.CELL, Kind.QUOTE, Kind.PRE, Kind.CAPTION))
+_NO_BOX: Final = frozenset(("p", "li", "td", "th", "dt", "dd", "h1", "h2", "h3", "h4", "h5", "h6"))
 _PARSER_OPTIONS: Final[dict[str, Any]] = {
-    "encoding": "utf-8", "remove_comments": True, "remove_pis": True, "no_network": True, "huge_tree": True,
+    "encoding": "utf-8", "remove_comments": True, "remove_pis": True, "no_network": True,
 }  # fmt: skip
 
 
@@ -133,9 +135,15 @@ class _Walk:
             if tag == "br":
                 self.line_break(kind, level, box)
             elif tag in INLINE:
-                self.walk(child, box, kind, level, in_link or tag == "a")
+                if len(child):
+                    self.walk(child, box, kind, level, in_link or tag == "a")
+                elif text := child.text:
+                    pieces.append(text)
+                    if in_link or tag == "a":
+                        self.linked += len(text)
             elif tag not in SKIPPED and tag.__class__ is str:
-                self.flush(kind, level, box)
+                if pieces:
+                    self.flush(kind, level, box)
                 self.enter(child, tag, box, in_link, kind, level)
             if tail := child.tail:
                 pieces.append(tail)
@@ -152,30 +160,30 @@ class _Walk:
         self.pieces.append(LINE)
 
     def enter(self, element: Any, tag: str, box: int, in_link: bool, kind: Kind, level: int) -> None:
-        inner = KINDS.get(tag)
-        if inner is Kind.HEADING:
-            level = int(tag[1])
-        elif inner is None:
-            level = 0
-            inner = kind if kind in (Kind.ITEM, Kind.CELL, Kind.QUOTE, Kind.PRE, Kind.CAPTION) else Kind.OTHER
-        elif inner is Kind.PARAGRAPH and kind in (Kind.ITEM, Kind.QUOTE):
-            inner, level = kind, 0
-        else:
-            level = 0
+        """A block element: what it holds is a block of its own, or several."""
         verdict, names = verdict_of(element, tag)
         if verdict is Verdict.HIDDEN:
             return
-        page = self.page
-        if verdict is Verdict.NONE and tag in ("p", "li", "td", "th", "h1", "h2", "h3", "h4", "h5", "h6", "dt", "dd", "div"):
-            number = box
-            if tag == "div":
-                number = self.open(tag, box, verdict, names)
+        inner = KINDS.get(tag)
+        if inner is None:
+            level = 0
+            inner = kind if kind in _KEPT_INSIDE else Kind.OTHER
+        elif inner is Kind.HEADING:
+            level = int(tag[1])
         else:
-            number = self.open(tag, box, verdict, names)
+            level = 0
+            if inner is Kind.PARAGRAPH and (kind is Kind.ITEM or kind is Kind.QUOTE):
+                inner = kind
+        if verdict is Verdict.NONE and tag in _NO_BOX:
+            self.walk(element, box, inner, level, in_link)
+            if self.pieces:
+                self.flush(inner, level, box)
+            return
+        number = self.open(tag, box, verdict, names)
         self.walk(element, number, inner, level, in_link)
-        self.flush(inner, level, number)
-        if number != box:
-            page.boxes[number].end = len(page.texts)
+        if self.pieces:
+            self.flush(inner, level, number)
+        self.page.boxes[number].end = len(self.page.texts)
 
     def open(self, tag: str, parent: int, verdict: Verdict, names: str) -> int:
         boxes = self.page.boxes

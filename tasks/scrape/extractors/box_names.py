@@ -85,19 +85,22 @@ _UNSAID: Final = re.compile(
 _SENTENCE_LIKE: Final = re.compile(r"(?:[^_-]+[_-]+){4,}[^_-]").match
 """More words than templates use: made from a heading."""
 _BY_TAG: Final = {
-    **dict.fromkeys(("nav", "footer", "aside", "menu"), Verdict.BOILERPLATE),
+    **dict.fromkeys(("footer", "aside"), Verdict.BOILERPLATE),
     **dict.fromkeys(("form", "fieldset"), Verdict.DOUBTFUL),
     **dict.fromkeys(("article", "main"), Verdict.CONTENT),
 }
 _BY_ROLE: Final = {
-    **dict.fromkeys(("navigation", "contentinfo", "search", "menu", "menubar", "toolbar"), Verdict.BOILERPLATE),
+    **dict.fromkeys(("navigation", "search", "menu", "menubar", "toolbar"), Verdict.HIDDEN),
+    "contentinfo": Verdict.BOILERPLATE,
     **dict.fromkeys(("dialog", "alertdialog", "alert", "tablist", "tooltip"), Verdict.BOILERPLATE),
     **dict.fromkeys(("complementary", "banner", "form"), Verdict.DOUBTFUL),
     "main": Verdict.CONTENT,
 }
 _HIDING_STYLE: Final = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden")
 MAX_CACHED: Final = 20_000
+_LINKS_ONLY: Final = re.compile(r"nav|menu|crumb|pag(?:er|ing|ination)|social|share")
 _cache: dict[str, Verdict] = {}
+_cache_of_all: dict[str, Verdict] = {}
 
 
 def verdict_of(element: Any, tag: str) -> tuple[Verdict, str]:
@@ -119,10 +122,22 @@ def verdict_of(element: Any, tag: str) -> tuple[Verdict, str]:
             return Verdict.BODY, value
     if not names or verdict is Verdict.BOILERPLATE or tag == "blockquote":
         return verdict, names
+    key = f"{tag} {names}"
+    found = _cache_of_all.get(key)
+    if found is None:
+        if len(_cache_of_all) >= MAX_CACHED:
+            _cache_of_all.clear()
+        found = _cache_of_all[key] = _by_all_names(verdict, tag, names)
+    return found, names
+
+
+def _by_all_names(verdict: Verdict, tag: str, names: str) -> Verdict:
     named = min(map(_by_name, names.split()), key=_PRIORITY.__getitem__, default=Verdict.NONE)
+    if named is Verdict.BOILERPLATE and tag in ("ul", "ol") and _LINKS_ONLY.search(names.lower()):
+        return Verdict.HIDDEN
     if verdict is Verdict.CONTENT and named is Verdict.DOUBTFUL:
-        return verdict, names
-    return named or verdict, names
+        return verdict
+    return named or verdict
 
 
 def _by_name(name: str) -> Verdict:

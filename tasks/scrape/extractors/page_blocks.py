@@ -38,7 +38,7 @@ SKIPPED: Final = frozenset(
     ("script", "style", "noscript", "template", "iframe", "svg", "math", "button", "select", "textarea", "input",
      "object", "embed", "canvas", "audio", "video", "map", "head", "dialog", "datalist", "applet", "option", "frameset",
      "noframes", "img", "link", "meta", "source", "picture", "wbr", "hr", "area", "col", "base", "param", "track",
-     "progress", "meter", "rp", "rt")
+     "progress", "meter", "rp", "rt", "nav", "menu")
 )  # fmt: skip
 INLINE: Final = frozenset(
     ("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font", "i", "ins",

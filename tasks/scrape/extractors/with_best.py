@@ -19,13 +19,15 @@ CAREFUL = ("trafilatura", "trafilatura_full")
 
 
 def _extract(html: str, url: str) -> Extracted:
+    branch, text, most = "blocks", "", ENOUGH_CHARACTERS
     try:
-        text = article_text(page_blocks(parse(html)))
+        page = page_blocks(parse(html))
+        text = article_text(page)
+        most = sum(map(len, page.texts))
     except (etree.LxmlError, RecursionError):
-        text = ""
-    branch = "blocks"
+        pass
     for name in CAREFUL:
-        if measure(text) >= ENOUGH_CHARACTERS:
+        if measure(text) >= ENOUGH_CHARACTERS or len(text) * 2 > most:
             break
         other = TRAFILATURA[name](html, url).text
         if measure(other) > measure(text):

@@ -99,7 +99,7 @@ class Body:
         best, best_score = -1, 0.0
         for number, level in enumerate(page.levels):
             raw = page.texts[number]
-            if len(raw) > 300 or page.link_lengths[number] and level == 0 or level == 0 and len(raw) < 15:
+            if len(raw) > 300 or (page.link_lengths[number] and level == 0) or (level == 0 and len(raw) < 15):
                 continue
             text = " ".join(_WORDS.findall(raw.lower()))
             if not text:
@@ -119,7 +119,9 @@ class Body:
         boxes = self.page.boxes
         total = self.sums[-1]
         for verdict, share in ((Verdict.BODY, 0.3), (Verdict.CONTENT, 0.5)):
-            numbers = [n for n, box in enumerate(boxes) if box.verdict is verdict and not self.bad[n] and box.end > box.first]
+            numbers = [
+                n for n, box in enumerate(boxes) if box.verdict is verdict and not self.bad[n] and box.end > box.first
+            ]
             if not numbers:
                 continue
             found = [(n, self.weight(n)) for n in numbers]
@@ -131,12 +133,16 @@ class Body:
             near = [(n, w) for n, w in found if self.anchor >= 0 and boxes[n].end > self.anchor]
             near = near or found
             first = near[0][0]
-            inner = [(n, w) for n, w in near if boxes[n].first >= boxes[first].first and boxes[n].end <= boxes[first].end]
+            inner = [
+                (n, w) for n, w in near if boxes[n].first >= boxes[first].first and boxes[n].end <= boxes[first].end
+            ]
             best, weight = max(inner, key=lambda item: (item[1], -item[0]))
             if verdict is Verdict.CONTENT:
                 best = self.innermost_content(best, near)
                 weight = self.weight(best)
-            holds = self.anchor >= 0 and (boxes[best].first <= self.anchor < boxes[best].end or 0 <= boxes[best].first - self.anchor < 8)
+            holds = self.anchor >= 0 and (
+                boxes[best].first <= self.anchor < boxes[best].end or 0 <= boxes[best].first - self.anchor < 8
+            )
             if weight >= (0.12 if holds else share) * total:
                 if verdict is Verdict.BODY:
                     best = self.with_siblings(best, [n for n, _ in near])
@@ -146,7 +152,14 @@ class Body:
     def innermost_content(self, best: int, near: list[tuple[int, int]]) -> int:
         """The first article of several, when one box holds several."""
         boxes = self.page.boxes
-        inside = [(n, w) for n, w in near if boxes[n].tag == "article" and boxes[best].first <= boxes[n].first and boxes[n].end <= boxes[best].end and n != best]
+        inside = [
+            (n, w)
+            for n, w in near
+            if boxes[n].tag == "article"
+            and boxes[best].first <= boxes[n].first
+            and boxes[n].end <= boxes[best].end
+            and n != best
+        ]
         if inside:
             n, w = inside[0]
             if w > 0.5 * self.weight(best) or (self.anchor >= 0 and boxes[n].first <= self.anchor < boxes[n].end):
@@ -183,7 +196,12 @@ class Body:
             found = boxes[number]
             if found.first >= boxes[best].end:
                 break
-            if found.parent == best and self.sums[found.end] - self.sums[found.first] >= goal and goal > 0 and found.tag not in LISTS:
+            if (
+                found.parent == best
+                and self.sums[found.end] - self.sums[found.first] >= goal
+                and goal > 0
+                and found.tag not in LISTS
+            ):
                 best = number
         return best
 
@@ -195,7 +213,10 @@ class Body:
         kept = []
         for number in range(max(0, start), first):
             text, kind, linked = page.texts[number], page.kinds[number], page.link_lengths[number]
-            named = any(page.boxes[b].verdict is Verdict.LEAD or "teaser" in page.boxes[b].names.lower() for b in self.page.boxes_around(page.owners[number]))
+            named = any(
+                page.boxes[b].verdict is Verdict.LEAD or "teaser" in page.boxes[b].names.lower()
+                for b in self.page.boxes_around(page.owners[number])
+            )
             if self.dropped[number] and not named:
                 continue
             if kind is Kind.CAPTION or kind is Kind.CELL or linked * 2 > len(text) or _PHRASE.match(text):
@@ -209,7 +230,12 @@ class Body:
         page = self.page
         found = page.boxes[box]
         listed = [False] * len(page.texts)
-        links = running_sums([1 if linked > 0.8 * len(text) and len(text) >= 8 else 0 for text, linked in zip(page.texts, page.link_lengths, strict=True)])
+        links = running_sums(
+            [
+                1 if linked > 0.8 * len(text) and len(text) >= 8 else 0
+                for text, linked in zip(page.texts, page.link_lengths, strict=True)
+            ]
+        )
         lengths = running_sums([len(text) - linked for text, linked in zip(page.texts, page.link_lengths, strict=True)])
         whole = self.weight(box)
         for number in range(box + 1, len(page.boxes)):
@@ -220,7 +246,12 @@ class Body:
             if num < 3 or inner.end > found.end or listed[inner.first]:
                 continue
             num_links = links[inner.end] - links[inner.first]
-            if num_links >= 2 and num_links * 3 >= num and lengths[inner.end] - lengths[inner.first] < 150 * (num - num_links) and self.weight(number) <= 0.3 * whole:
+            if (
+                num_links >= 2
+                and num_links * 3 >= num
+                and lengths[inner.end] - lengths[inner.first] < 150 * (num - num_links)
+                and self.weight(number) <= 0.3 * whole
+            ):
                 for block in range(inner.first, inner.end):
                     listed[block] = True
         return listed
@@ -238,7 +269,7 @@ class Body:
         listed = self.link_lists(box)
         seen: set[str] = set()
         for number in range(found.first, found.end):
-            if self.dropped[number] or strict and listed[number]:
+            if self.dropped[number] or (strict and listed[number]):
                 continue
             text, kind, linked = page.texts[number], page.kinds[number], page.link_lengths[number]
             length = len(text)
@@ -249,7 +280,10 @@ class Body:
                     continue
                 seen.add(text)
             if strict:
-                if linked > 0.6 * length and (kind is not Kind.PARAGRAPH and kind is not Kind.HEADING or linked > .9 * length and length < 200):
+                if linked > 0.6 * length and (
+                    (kind is not Kind.PARAGRAPH and kind is not Kind.HEADING)
+                    or (linked > 0.9 * length and length < 200)
+                ):
                     continue
                 if linked > 0.5 * length and length - linked < 30 and kind is Kind.PARAGRAPH:
                     continue
@@ -260,9 +294,17 @@ class Body:
             if kind is Kind.OTHER and length < 25 and not _SENTENCE.search(text):
                 continue
             kept.append(number)
-        while kept and (page.kinds[kept[-1]] is Kind.HEADING or len(page.texts[kept[-1]]) < 250 and _PROMOTION.search(page.texts[kept[-1]])):
+        while kept and (
+            page.kinds[kept[-1]] is Kind.HEADING
+            or (len(page.texts[kept[-1]]) < 250 and _PROMOTION.search(page.texts[kept[-1]]))
+        ):
             kept.pop()
-        while kept and page.kinds[kept[0]] is not Kind.HEADING and len(page.texts[kept[0]]) < 25 and not _SENTENCE.search(page.texts[kept[0]]):
+        while (
+            kept
+            and page.kinds[kept[0]] is not Kind.HEADING
+            and len(page.texts[kept[0]]) < 25
+            and not _SENTENCE.search(page.texts[kept[0]])
+        ):
             del kept[0]
         return kept
 

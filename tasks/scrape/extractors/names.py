@@ -15,4 +15,4 @@ MODULES: Final[dict[str, str]] = {
 }
 """Extractor name -> module of this package that holds it."""
 EXTRACTOR_NAMES: Final = tuple(MODULES)
-DEFAULT_EXTRACTOR: Final = "trafilatura"
+DEFAULT_EXTRACTOR: Final = "best"

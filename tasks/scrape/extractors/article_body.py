@@ -8,28 +8,11 @@ from typing import Final
 
 from tasks.scrape.extractors.box_names import Verdict
 from tasks.scrape.extractors.page_blocks import Kind, PageBlocks, running_sums
+from tasks.scrape.extractors.phrases import ASIDE, PROMOTION
 
 _SPACELESS: Final = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _SENTENCE: Final = re.compile(r"[.!?…。！？;:,،؟।][\"'”’»)\]]*(?:\s|$)|[。！？，、]")
-_PHRASE: Final = re.compile(
-    r"""^\W*(?:
-      read\ (?:more|also|next|the\ full)|more\ (?:from|on|about)|see\ also|also\ read|related|share|follow\ |sign\ up|subscribe|advertis|
-      photo(?:graph)?\b|image\b|picture\b|copyright|©|all\ rights|click\ here|download\ |tags?\b|filed\ under|posted\ (?:in|by|on)|published\b|updated\b|last\ updated|
-      by\ \w+\ \w+$|loading|comments?\b|leave\ a|reply|print\b|e-?mail\b|source:|credit|via\b|
-      lesen\ sie|lies\ auch|mehr\ zum|mehr\ dazu|foto\b|bild\b|quelle|anzeige|teilen|kommentar|schlagw|stand:|von\ \w+\ \w+$|
-      lire\ aussi|à\ lire|voir\ aussi|partager|lea\ también|le\ puede|te\ puede|ver\ más|leia\ (?:mais|também)|veja\ (?:mais|também)|leggi\ anche
-    )""",
-    re.VERBOSE | re.IGNORECASE,
-)
 _WORDS: Final = re.compile(r"\w+")
-_PROMOTION: Final = re.compile(
-    r"""newsletter|sign(?:ing)?\ up|subscri|abonnier|suscr[ií]b|abonne[rz]|inscri[vb]|follow\ (?:us|me|him|her|our|the|@)|folge[nt]?\ (?:uns|mir|sie)|s[ií]guenos|siga-nos|suivez
-    |facebook|twitter|instagram|telegram|whatsapp|youtube|pinterest|linkedin|\bapps?\ for\b|app\ store|google\ (?:play|news)
-    |all\ rights\ reserved|alle\ rechte\ vorbehalten|tous\ droits|todos\ los\ derechos|©|hinterlass|leave\ a\ comment|comments?\ (?:below|are)|kommentar
-    |könnte\ (?:dich|sie|euch)\ auch|auch\ interessieren|you\ (?:may|might)\ also|zum\ thema|zobacz\ (?:także|też)|czytaj\ (?:także|też|również)|subskry
-    |have\ a\ tip|reach(?:ed)?\ (?:him|her|us)?\ ?at|contact\ us|support\ (?:us|our)|donat(?:e|ion)|spende""",
-    re.VERBOSE | re.IGNORECASE,
-)
 LISTS: Final = frozenset(("blockquote", "table", "tr", "tbody", "ul", "ol", "pre", "dl"))
 
 
@@ -59,6 +42,8 @@ def weights(page: PageBlocks) -> list[int]:
 
 
 class Body:
+    """The search for the text of one page: headline, boilerplate, box, blocks."""
+
     def __init__(self, page: PageBlocks) -> None:
         self.page = page
         self.weights = weights(page)
@@ -68,6 +53,7 @@ class Body:
         self.drop_boilerplate()
 
     def drop_boilerplate(self) -> None:
+        """Mark what is beside the text by its names, unless it holds too much of the page to be that."""
         boxes = self.page.boxes
         total = self.total
         self.dropped = [False] * len(self.page.texts)
@@ -112,10 +98,12 @@ class Body:
         return best
 
     def weight(self, box: int) -> int:
+        """How much running text a box holds, in characters."""
         found = self.page.boxes[box]
         return self.sums[found.end] - self.sums[found.first]
 
     def select(self) -> int:
+        """The box of the text: by name, the first after the headline, or else where nearly all running text is."""
         boxes = self.page.boxes
         total = self.sums[-1]
         for verdict, share in ((Verdict.BODY, 0.3), (Verdict.CONTENT, 0.5)):
@@ -180,11 +168,11 @@ class Body:
         others = [n for n in same if boxes[n].first >= boxes[best].end or boxes[n].end <= boxes[best].first]
         if not others:
             return best
-        last = max(others + [best], key=lambda n: boxes[n].end)
-        first = min(others + [best], key=lambda n: boxes[n].first)
+        last = max([*others, best], key=lambda n: boxes[n].end)
+        first = min([*others, best], key=lambda n: boxes[n].first)
         for around in self.page.boxes_around(boxes[best].parent):
             if boxes[around].first <= boxes[first].first and boxes[last].end <= boxes[around].end:
-                return around if self.weight(around) * 0.8 <= sum(self.weight(n) for n in others + [best]) else best
+                return around if self.weight(around) * 0.8 <= sum(self.weight(n) for n in [*others, best]) else best
         return best
 
     def descend(self, box: int) -> int:
@@ -219,7 +207,7 @@ class Body:
             )
             if self.dropped[number] and not named:
                 continue
-            if kind is Kind.CAPTION or kind is Kind.CELL or linked * 2 > len(text) or _PHRASE.match(text):
+            if kind is Kind.CAPTION or kind is Kind.CELL or linked * 2 > len(text) or ASIDE.match(text):
                 continue
             if measure(text) >= (30 if named else 80) and _SENTENCE.search(text):
                 kept.append(number)
@@ -257,12 +245,14 @@ class Body:
         return listed
 
     def blocks(self, box: int) -> list[int]:
+        """The blocks of the text. Where next to nothing is left without links, links stay."""
         kept = self.kept(box, strict=True)
         if sum(len(self.page.texts[n]) for n in kept) < 250:
             kept = self.kept(box, strict=False)
         return kept
 
     def kept(self, box: int, strict: bool) -> list[int]:
+        """Summary and blocks of a box; if `strict` without those that are mostly links."""
         page = self.page
         kept = self.lead(box)
         found = page.boxes[box]
@@ -287,16 +277,16 @@ class Body:
                     continue
                 if linked > 0.5 * length and length - linked < 30 and kind is Kind.PARAGRAPH:
                     continue
-            if length < 150 and _PHRASE.match(text):
+            if length < 150 and ASIDE.match(text):
                 continue
-            if length < 80 and kind is not Kind.ITEM and _PROMOTION.search(text):
+            if length < 80 and kind is not Kind.ITEM and PROMOTION.search(text):
                 continue
             if kind is Kind.OTHER and length < 25 and not _SENTENCE.search(text):
                 continue
             kept.append(number)
         while kept and (
             page.kinds[kept[-1]] is Kind.HEADING
-            or (len(page.texts[kept[-1]]) < 250 and _PROMOTION.search(page.texts[kept[-1]]))
+            or (len(page.texts[kept[-1]]) < 250 and PROMOTION.search(page.texts[kept[-1]]))
         ):
             kept.pop()
         while (
@@ -310,6 +300,7 @@ class Body:
 
 
 def article_text(page: PageBlocks) -> str:
+    """The text of a page, one block a line; empty when there is none."""
     body = Body(page)
     box = body.select()
     return "\n".join(page.texts[number] for number in body.blocks(box))

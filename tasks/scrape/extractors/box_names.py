@@ -31,20 +31,26 @@ class Verdict(IntEnum):
 _BOILERPLATE: Final = re.compile(
     r"""
     (?:^|[_-])(?:
-        nav|navi|navbar|navigation|menus?|submenu|topbar|subnav|breadcrumbs?|crumbs?|pager|pagination|paging|page-?numbers
+        nav|navi|navbar|navigation|menus?|submenu|topbar|subnav|breadcrumbs?|crumbs?|pager|pagination|paging
+      |page-?numbers
       | skip-?links?|toc|table-of-contents
       | side-?bar\w*|rail|footer|foot|rodape|fusszeile|pie-?de-?pagina|colophon|masthead|(?:site|page|global)-?header
       | share|sharing|sharedaddy|shares|share-?\w*|social|socials|social-?\w*|addthis\w*|addtoany\w*|follow|follow-?us
-      | related|related-?\w*|relacionad[ao]s?|recommend\w*|recirc\w*|read-?(?:more|next|also)|more-?(?:from|on|news|stories|articles)
-      | see-?also|also-?read|you-?may\w*|outbrain|taboola|trc|next-?(?:article|post)|prev-?(?:article|post)|previous-?post
+      | related|related-?\w*|relacionad[ao]s?|recommend\w*|recirc\w*|read-?(?:more|next|also)
+      |more-?(?:from|on|news|stories|articles)
+      | see-?also|also-?read|you-?may\w*|outbrain|taboola|trc|next-?(?:article|post)|prev-?(?:article|post)
+      |previous-?post
       | most-?(?:read|popular)|popular|trending
-      | newsletters?|newsletter-?\w*|subscri(?:be|ption|ptions)|sign-?up|paywall|login|log-?in|promo|promos|promotion|promo-?\w*
+      | newsletters?|newsletter-?\w*|subscri(?:be|ption|ptions)|sign-?up|paywall|login|log-?in|promo|promos
+      |promotion|promo-?\w*
       | ads?|advert|adverts|advertis\w*|adsense|sponsor\w*|dfp\w*|werbung|anzeige|publicidad|publicite
-      | comments?|commentlist|comments-?\w*|comment-?(?:list|area|section|form|body|content|respond)|respond|disqus\w*|replies|kommentare?
+      | comments?|commentlist|comments-?\w*|comment-?(?:list|area|section|form|body|content|respond)|respond
+      |disqus\w*|replies|kommentare?
       | comentarios|commentaires
       | cookie\w*|consent|gdpr\w*|popup|pop-?up|modal|overlay|lightbox|tooltip
       | author-?(?:box|bio|info|card|description|about|block|profile|details)|about-?(?:the-?)?author|vcard|byline
-      | tag-?(?:list|cloud|links)|tagcloud|(?:post|entry|article)-?(?:tags|meta|footer|info|navigation|nav|author|utility|tools)
+      | tag-?(?:list|cloud|links)|tagcloud
+      |(?:post|entry|article)-?(?:tags|meta|footer|info|navigation|nav|author|utility|tools)
       | cat-?links|search-?(?:form|box|results?|bar)|searchbox|searchform|printfriendly|copyright
       | wp-caption-text|contact-?form|signup|cta|call-?to-?action
     )(?=$|[_-]|\d)
@@ -54,8 +60,10 @@ _BOILERPLATE: Final = re.compile(
 _DOUBTFUL: Final = re.compile(
     r"""
     (?:^|[_-])(?:
-        banner|widgets?|widget-?area|rating|ratings|votes?|toolbox|toolbar|tools|legal|disclaimer|credits?|captions?|image-?caption
-      | photo-?caption|gallery|slideshow|carousel|slider|feedback|donate|donation|register|dialog|tags|bio|meta|metadata
+        banner|widgets?|widget-?area|rating|ratings|votes?|toolbox|toolbar|tools|legal|disclaimer|credits?
+      |captions?|image-?caption
+      | photo-?caption|gallery|slideshow|carousel|slider|feedback|donate|donation|register|dialog|tags|bio|meta
+      |metadata
       | post-?date|posted-?(?:on|by|in)|dateline|timestamp|categories|print|top|bottom|teasers?|by-?line
     )(?=$|[_-]|\d)
     """,
@@ -65,7 +73,8 @@ _BODY: Final = re.compile(
     r"""
     (?:^|[_-])(?:
         (?:article|entry|post|story|news|blog|blogpost|content)[_-]*(?:body|content|text|copy)(?:[_-]?(?:inner|text|wrapper))?
-      | articlebody|articletext|articlecontent|storybody|storycontent|postbody|postcontent|entrycontent|body-?copy|body-?text
+      | articlebody|articletext|articlecontent|storybody|storycontent|postbody|postcontent|entrycontent
+      |body-?copy|body-?text
       | e-content|rich-?text|rte|wysiwyg|mw-parser-output|single-?content|node-?content|field-?name-?body
     )(?=$|[_-])
     """,

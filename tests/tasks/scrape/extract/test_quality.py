@@ -8,11 +8,12 @@ import pytest
 
 from bench.extract.__main__ import score_articles, score_snippets
 from tasks.records import Page
-from tasks.scrape.config import ExtractConfig
-from tasks.scrape.extract import extract_page
+from tasks.scrape.config import ExtractConfig, ExtractResources
+from tasks.scrape.extract import ExtractReason, extract_page
 from tasks.scrape.extractors.box_names import Verdict, verdict_of
 from tasks.scrape.extractors.contract import load_extractor
 from tasks.scrape.extractors.page_blocks import Kind, page_blocks, parse
+from tasks.scrape.page_process import PageProcess
 
 URL = "http://example.com/ferry"
 FIRST = "The ferry leaves the quay at seven in the morning, and by eight the whole village knows who was on board."
@@ -109,3 +110,18 @@ def test_floors_on_real_pages(shared_data: Path) -> None:
     assert articles.f1 >= 0.975 and articles.num_empty == 0, articles
     snippets = score_snippets("best", shared_data / "extraction-trafi", max_pages=200)
     assert snippets.f1 >= 0.94, snippets
+
+
+def test_limits_of_a_page_hold() -> None:
+    """Too much memory for one page costs that page and one start; the next page is read."""
+    resources = ExtractResources(page_memory_bytes=64 << 20)
+    process = PageProcess(ExtractConfig(extractor="best", resources=resources))
+    try:
+        # small elements are many nodes of the tree: hundreds of bytes each
+        huge = Page(URL, URL, 200, "text/html", b"<p><b>x</b></p>" * 600_000)
+        assert process.extract(huge) == (None, ExtractReason.OUT_OF_MEMORY)
+        document, reason = process.extract(Page(URL, URL, 200, "text/html", FRAME.format(BODY).encode()))
+        assert reason is None and document is not None and FIRST in document.text
+        assert process.num_starts == 2
+    finally:
+        process.close()

@@ -82,9 +82,12 @@ class Body:
         """The heading that the page is about; -1 when there is none."""
         page = self.page
         title = " ".join(_WORDS.findall(page.title.lower()))
+        lower_title = page.title.lower()
         best, best_score = -1, 0.0
         for number, level in enumerate(page.levels):
             raw = page.texts[number]
+            if level == 0 and raw[:4].lower() not in lower_title:
+                continue
             if len(raw) > 300 or (page.link_lengths[number] and level == 0) or (level == 0 and len(raw) < 15):
                 continue
             text = " ".join(_WORDS.findall(raw.lower()))

@@ -145,6 +145,7 @@ def extract_page(page: Page, config: ExtractConfig) -> Result:
         "language": clean_text(facts.language or found.language),
         "requested_url": page.url,
         "extractor": config.extractor,
+        **found.metrics,
     }
     known = {name: value for name, value in extra.items() if value}
     return Document(document_id(page.final_url), page.final_url, text, known), None

@@ -136,7 +136,7 @@ def _without(path: Path, repeated: set[str], report: StageReport) -> StageReport
 
 EXTRACT = Stage(
     name="extract",
-    version=2,
+    version=3,
     config=ExtractConfig,
     inputs=(PageShards,),
     output=DocumentShards,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 
 from tasks.scrape.extractors.names import MODULES
@@ -18,6 +18,8 @@ class Extracted:
     date: str = ""
     """When it was published, ISO 8601, as far as known."""
     language: str = ""
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    """How the text was found, as far as the extractor has something to tell."""
 
 
 Extractor = Callable[[str, str], Extracted]

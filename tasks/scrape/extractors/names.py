@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 MODULES: Final[dict[str, str]] = {
+    "best": "with_best",
     "trafilatura": "with_trafilatura",
     "trafilatura_full": "with_trafilatura",
     "trafilatura_precision": "with_trafilatura",
@@ -14,4 +15,4 @@ MODULES: Final[dict[str, str]] = {
 }
 """Extractor name -> module of this package that holds it."""
 EXTRACTOR_NAMES: Final = tuple(MODULES)
-DEFAULT_EXTRACTOR: Final = "trafilatura"
+DEFAULT_EXTRACTOR: Final = "best"

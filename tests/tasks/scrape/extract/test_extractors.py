@@ -42,6 +42,8 @@ def test_main_text_title_and_language(name: str) -> None:
     for sentence in TEXT:
         assert document.text.count(sentence) == 1
     assert "menu" not in document.text and "imprint" not in document.text
+    if name == "best":
+        assert document.extra.pop("branch") == "blocks"
     assert document.extra == {
         "title": "Harbour notes", "language": "en-GB", "requested_url": "http://example.com/asked", "extractor": name
     }  # fmt: skip

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from aiohttp.abc import AbstractResolver, ResolveResult
-
 LOOKUP_THREADS = 32
+LOOKUP_CACHE_SECONDS = 300.0
 MAX_REMEMBERED_HOSTS = 10_000
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -97,8 +97,11 @@ def system_lookup(host: str, port: int) -> list[tuple[int, str]]:
     return [(int(family), str(address[0])) for family, _, _, _, address in found]
 
 
-class AddressGuard(AbstractResolver):
-    """Resolver and judge in one: aiohttp gets addresses from here only, and only such as may be connected to."""
+class AddressGuard:
+    """Resolver and judge in one: connections are made to addresses from here only, and only to such as may be.
+
+    What a name led to is remembered for LOOKUP_CACHE_SECONDS, and several that ask at once share one lookup.
+    """
 
     def __init__(self, allowed: Iterable[str] = (), lookup: Lookup = system_lookup, max_seconds: float = 10.0) -> None:
         """`allowed` are "host" or "host:port" that may have private addresses; a lookup may take `max_seconds`."""
@@ -107,6 +110,8 @@ class AddressGuard(AbstractResolver):
         self._max_seconds = max_seconds
         self._refused: dict[tuple[str, int], bool] = {}
         self._admitted: set[tuple[str, int]] = set()
+        self._known: OrderedDict[tuple[str, int], tuple[float, list[tuple[int, str]]]] = OrderedDict()
+        self._asking: dict[tuple[str, int], asyncio.Future[list[tuple[int, str]]]] = {}
         self._threads = ThreadPoolExecutor(LOOKUP_THREADS, thread_name_prefix="url2lm-dns")
 
     def is_allowed(self, host: str, port: int) -> bool:
@@ -134,46 +139,47 @@ class AddressGuard(AbstractResolver):
         address = literal_address(host)
         return address is not None and not is_public(address)
 
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        """Addresses of `host`, private ones left out. Raises PrivateAddressError when none is left,
-        and TimeoutError when the answer takes too long."""
+    async def resolve(self, host: str, port: int) -> list[tuple[int, str]]:
+        """(family, address) pairs of `host`, private ones left out.
+
+        Raises PrivateAddressError when none is left, TimeoutError when the answer takes too long, and the gaierror
+        of the lookup.
+        """
         loop = asyncio.get_running_loop()
+        key = (host, port)
+        known = self._known.get(key)
+        if known is not None and known[0] > loop.time():
+            self._known.move_to_end(key)
+            return known[1]
+        if (asking := self._asking.get(key)) is None:
+            asking = self._asking[key] = loop.run_in_executor(self._threads, self._lookup, host, port)
+            asking.add_done_callback(lambda _: self._asking.pop(key, None))
         async with asyncio.timeout(self._max_seconds):
-            found = await loop.run_in_executor(self._threads, self._lookup, host, port)
-        results: list[ResolveResult] = []
-        for found_family, text in found:
-            if family not in (socket.AF_UNSPEC, found_family):
-                continue
-            if self.is_allowed(host, port):
-                self._admitted.add((text, port))
-            elif not is_public(ipaddress.ip_address(text.split("%", 1)[0])):
-                continue
-            entry: ResolveResult = {
-                "hostname": host,
-                "host": text,
-                "port": port,
-                "family": socket.AddressFamily(found_family),
-                "proto": socket.IPPROTO_TCP,
-                "flags": socket.AI_NUMERICHOST,
-            }
-            results.append(entry)
-        if not results and found:
-            raise PrivateAddressError(f"{host} has only private addresses")
+            # the page that asks first may be cancelled; the others still wait for the answer
+            found = await asyncio.shield(asking)
+        results = [(family, text) for family, text in found if self._may_connect(host, port, text)]
+        if not results:
+            if found:
+                raise PrivateAddressError(f"{host} has only private addresses")
+            raise socket.gaierror(socket.EAI_NONAME, f"{host} has no address")
+        self._known[key] = (loop.time() + LOOKUP_CACHE_SECONDS, results)
+        while len(self._known) > MAX_REMEMBERED_HOSTS:
+            self._known.popitem(last=False)
         return results
 
-    def open_socket(
-        self, address_info: tuple[int | socket.AddressFamily, int | socket.SocketKind, int, str, tuple[object, ...]]
-    ) -> socket.socket:
-        """The last look, at the address itself, just before the connection. Raises PrivateAddressError."""
-        family, kind, protocol, _, target = address_info
-        host, port = str(target[0]), int(str(target[1]))
+    def _may_connect(self, host: str, port: int, text: str) -> bool:
+        if self.is_allowed(host, port):
+            self._admitted.add((text, port))
+            return True
+        return is_public(ipaddress.ip_address(text.split("%", 1)[0]))
+
+    def open_socket(self, family: int, host: str, port: int) -> socket.socket:
+        """A socket for an address in digits, after a last look at it. Raises PrivateAddressError."""
         address = literal_address(host)
         known = (host, port) in self._admitted or self.is_allowed(host, port)
         if not known and (address is None or not is_public(address)):
             raise PrivateAddressError(f"{host} is a private address")
-        opened = socket.socket(family, kind, protocol)
+        opened = socket.socket(family, socket.SOCK_STREAM)
         opened.setblocking(False)
         return opened
 

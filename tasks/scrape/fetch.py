@@ -6,13 +6,13 @@ import time
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from multidict import CIMultiDictProxy
 from yarl import URL
 
 from tasks.scrape.address_guard import Lookup, system_lookup
 from tasks.scrape.fetch_config import FetchConfig
 from tasks.scrape.fetch_outcome import FetchedPage, FetchFailure, FetchOutcome, FetchReason
 from tasks.scrape.http_client import BodyRule, Budget, HttpClient, Reply
+from tasks.scrape.http_message import Headers
 from tasks.scrape.media_type import check_body, check_header
 from tasks.scrape.redirects import REDIRECT_STATUSES, parse_url, redirect_target
 from tasks.scrape.robots import RobotsCache
@@ -64,7 +64,7 @@ class PageFetcher:
         return outcome, page
 
     async def _follow(self, url: URL, budget: Budget, outcome: FetchOutcome) -> Reply:
-        visited = {url}
+        visited: set[URL] = set()
         while True:
             outcome.status = 0
             if self._robots is not None:
@@ -78,22 +78,22 @@ class PageFetcher:
             outcome.status = reply.status
             if reply.status not in REDIRECT_STATUSES:
                 break
+            visited.add(url)
             url = redirect_target(reply)
             if url in visited:
                 raise FetchFailure(FetchReason.REDIRECT_LOOP, str(url))
             if len(visited) > self._config.limits.max_redirects:
                 raise FetchFailure(FetchReason.TOO_MANY_REDIRECTS, str(url))
-            visited.add(url)
         if reply.status not in PAGE_STATUSES:
             raise FetchFailure(FetchReason.HTTP_ERROR, reply.status_text)
         return reply
 
-    def _wants_body(self, status: int, headers: CIMultiDictProxy[str]) -> bool:
+    def _wants_body(self, status: int, headers: Headers) -> bool:
         if status not in PAGE_STATUSES:
             return False
-        if self._config.respect_noai and any("noai" in value.lower() for value in headers.getall("X-Robots-Tag", ())):
+        if self._config.respect_noai and any("noai" in value.lower() for value in headers.all("X-Robots-Tag")):
             raise FetchFailure(FetchReason.OPTED_OUT)
-        check_header(headers.get("Content-Type", ""), self._config.accepted_types)
+        check_header(headers.get("Content-Type"), self._config.accepted_types)
         return True
 
     def _page(self, reply: Reply) -> FetchedPage:
@@ -103,6 +103,6 @@ class PageFetcher:
             date=_warc_date(int(reply.started_at)),
             status=reply.status,
             status_text=reply.status_text,
-            headers=list(reply.raw_headers),
+            headers=list(reply.headers.raw),
             body=reply.body,
         )

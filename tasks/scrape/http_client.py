@@ -6,29 +6,29 @@ import asyncio
 import email.utils
 import random
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 
-import aiohttp
-from multidict import CIMultiDictProxy
 from yarl import URL
 
 from tasks.scrape.address_guard import AddressGuard, Lookup, system_lookup
 from tasks.scrape.body_decoder import ACCEPT_ENCODING, BodyDecoder
+from tasks.scrape.connection_pool import ConnectionPool
 from tasks.scrape.fetch_config import FetchConfig
 from tasks.scrape.fetch_outcome import FetchFailure, FetchReason
-from tasks.scrape.http_errors import explain
+from tasks.scrape.http1_connection import Http1Connection
+from tasks.scrape.http_errors import HTTP_ERRORS, explain
+from tasks.scrape.http_message import Headers, ResponseHead
 from tasks.scrape.politeness import Politeness
 
-RETRIED_STATUSES = (429, 503)
+RETRIED_STATUSES = (408, 429, 502, 503, 504)
 LARGE_PAGE_BYTES = 1 << 20
 MAX_LARGE_PAGES = 8
 FED_BYTES = 4096
 MAX_STALE_CONNECTIONS = 3
-DNS_CACHE_SECONDS = 300
-KEEPALIVE_SECONDS = 5.0
+MAX_DRAINED_BYTES = 1 << 16
+"""Bytes of a body nobody wants that are read all the same, so that the connection can be used again."""
+DRAIN_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -38,15 +38,14 @@ class Reply:
     url: URL
     status: int
     status_text: str
-    headers: CIMultiDictProxy[str]
-    raw_headers: tuple[tuple[bytes, bytes], ...]
+    headers: Headers
     started_at: float
     """Wall clock, seconds since the epoch."""
     body: bytes = b""
 
     def header(self, name: str) -> str:
         """The first header of that name, empty when there is none."""
-        return self.headers.get(name, "")
+        return self.headers.get(name)
 
 
 @dataclass(slots=True)
@@ -61,27 +60,12 @@ class Budget:
     stale_connections: int = 0
     started: float = field(default_factory=time.monotonic)
 
-    @asynccontextmanager
-    async def spend(self) -> AsyncIterator[None]:
-        """The time inside counts. Raises FetchFailure when it is used up."""
-        loop = asyncio.get_running_loop()
-        before = loop.time()
-        try:
-            async with asyncio.timeout(max(self.seconds, 0.0)) as limit:
-                yield
-        except TimeoutError as error:
-            if limit.expired():
-                raise FetchFailure(FetchReason.TIMEOUT, "the page took too long as a whole") from error
-            raise
-        finally:
-            self.seconds -= loop.time() - before
-
 
 @dataclass(frozen=True, slots=True)
 class BodyRule:
     """Which answers have a body worth reading, and how much of it."""
 
-    wants: Callable[[int, CIMultiDictProxy[str]], bool]
+    wants: Callable[[int, Headers], bool]
     """`wants(status, headers)`; may raise FetchFailure to end the page."""
     max_body_bytes: int
     max_page_bytes: int
@@ -113,50 +97,27 @@ class HttpClient:
             max_host_failures=resources.max_host_failures,
         )
         self._large_pages = asyncio.Semaphore(MAX_LARGE_PAGES)
-        self._headers = {
-            "User-Agent": config.user_agent_header,
-            "Accept": ", ".join((*config.accepted_types, "*/*;q=0.1")),
-            "Accept-Encoding": ACCEPT_ENCODING,
-        }
+        accepted = ", ".join((*config.accepted_types, "*/*;q=0.1"))
+        self._fields = (
+            f"User-Agent: {config.user_agent_header}\r\nAccept: {accepted}\r\nAccept-Encoding: {ACCEPT_ENCODING}\r\n"
+        ).encode()
 
     async def __aenter__(self) -> HttpClient:
-        limits, resources = self._config.limits, self._config.resources
-        proxied = resources.proxy is not None
-        connector = aiohttp.TCPConnector(
-            limit=resources.max_requests,
-            # through a proxy only the proxy is connected to, and the user named it
-            resolver=None if proxied else self._guard,
-            socket_factory=None if proxied else self._guard.open_socket,
-            ttl_dns_cache=DNS_CACHE_SECONDS,
-            keepalive_timeout=KEEPALIVE_SECONDS,
-        )
-        reuse = aiohttp.TraceConfig()
-        reuse.on_connection_reuseconn.append(_note_reuse)
-        self._session = aiohttp.ClientSession(
-            trace_configs=[reuse],
-            connector=connector,
-            headers=self._headers,
-            auto_decompress=False,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            max_line_size=limits.max_header_bytes,
-            max_field_size=limits.max_header_bytes,
-            timeout=aiohttp.ClientTimeout(
-                total=None, sock_connect=limits.connect_seconds, sock_read=limits.silence_seconds
-            ),
-        )
-        # aiohttp would send a GET again by itself after a reset; attempts are counted and waited for here
-        self._session._retry_connection = False
+        self._loop = asyncio.get_running_loop()
+        self._pool = ConnectionPool(self._config, self._guard)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._session.close()
+        await self._pool.close()
         await self._guard.close()
 
-    async def get(self, url: URL, budget: Budget, rule: BodyRule) -> Reply:
+    async def get(self, url: URL, budget: Budget, rule: BodyRule, conditions: Sequence[tuple[str, str]] = ()) -> Reply:
         """The answer to one URL; redirects are the caller's business. Tries again what may heal.
 
-        Raises FetchFailure. 429 and 503 that stay are returned like any other status.
+        `conditions` are further header fields. Raises FetchFailure. A status that was tried again and stays is
+        returned like any other.
         """
+        fields = self._fields + "".join(f"{name}: {value}\r\n" for name, value in conditions).encode("utf-8")
         host = url.raw_host or ""
         if self._guard.refuses(host, url.port or 0):
             raise FetchFailure(FetchReason.PRIVATE_HOST, host)
@@ -165,20 +126,22 @@ class HttpClient:
             failure: FetchFailure | None = None
             reply: Reply | None = None
             asked_seconds: float | None = None
-            async with self.politeness.turn(host):
-                try:
-                    reply = await self._request(url, budget, rule)
-                    self.politeness.connected(host)
-                except FetchFailure as error:
-                    failure = error
-                    if error.is_connection:
-                        self.politeness.failed(host, error)
-                    else:
-                        self.politeness.connected(host)
-                if reply is not None and reply.status in RETRIED_STATUSES:
+            turn = await self.politeness.take_turn(host)
+            try:
+                reply = await self._request(url, fields, budget, rule)
+                self.politeness.connected(host)
+                if reply.status in RETRIED_STATUSES:
                     asked_seconds = self._asked_seconds(reply)
                     if asked_seconds:
                         self.politeness.pause(host, asked_seconds)
+            except FetchFailure as error:
+                failure = error
+                if error.is_connection:
+                    self.politeness.failed(host, error)
+                else:
+                    self.politeness.connected(host)
+            finally:
+                self.politeness.end_turn(turn)
             if failure is not None and self._was_stale(failure, budget):
                 continue
             healthy = reply is not None and reply.status not in RETRIED_STATUSES
@@ -216,44 +179,54 @@ class HttpClient:
             return asked_seconds + share * min(1.0, self._config.resources.backoff_seconds)
         return self._config.resources.backoff_seconds * float(2**attempt) * (1.0 + share)
 
-    async def _request(self, url: URL, budget: Budget, rule: BodyRule) -> Reply:
+    async def _request(self, url: URL, fields: bytes, budget: Budget, rule: BodyRule) -> Reply:
         budget.num_requests += 1
         budget.is_reused = False
         status = 0
+        started = self._loop.time()
+        deadline = started + max(budget.seconds, 0.0)
+        connection: Http1Connection | None = None
         try:
-            async with (
-                budget.spend(),
-                self._session.get(
-                    url, allow_redirects=False, proxy=self._config.resources.proxy, trace_request_ctx=budget
-                ) as response,
-            ):
-                status = response.status
-                reply = Reply(
-                    url=url,
-                    status=status,
-                    status_text=response.reason or "",
-                    headers=response.headers,
-                    raw_headers=response.raw_headers,
-                    started_at=time.time(),
-                )
-                if rule.wants(reply.status, reply.headers):
-                    reply.body = await self._read_body(response, rule)
-                return reply
+            connection = await self._pool.take(url, deadline)
+            budget.is_reused = connection.num_requests > 0
+            head = await connection.request(self._pool.request_bytes(url, fields), deadline)
+            status = head.status
+            reply = Reply(url, status, head.status_text, head.headers, time.time())
+            if rule.wants(status, head.headers):
+                reply.body = await self._read_body(connection, head, rule)
+            elif not connection.is_reusable:
+                await self._drain(connection, head)
+            return reply
         except FetchFailure as failure:
             failure.status = status
             raise
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        except HTTP_ERRORS as error:
             named = explain(error)
             named.status = status
             raise named from error
+        finally:
+            budget.seconds -= self._loop.time() - started
+            if connection is not None:
+                self._pool.give_back(url, connection)
 
-    async def _read_body(self, response: aiohttp.ClientResponse, rule: BodyRule) -> bytes:
-        encoding = ", ".join(response.headers.getall("Content-Encoding", ()))
+    async def _drain(self, connection: Http1Connection, head: ResponseHead) -> None:
+        """Read a short body that is not wanted: what came so far is a whole answer, whatever happens here."""
+        if (head.content_length or 0) > MAX_DRAINED_BYTES:
+            return
+        num_bytes = 0
+        try:
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while num_bytes <= MAX_DRAINED_BYTES and (piece := await connection.read()):
+                    num_bytes += len(piece)
+        except HTTP_ERRORS:
+            connection.abort()
+
+    async def _read_body(self, connection: Http1Connection, head: ResponseHead, rule: BodyRule) -> bytes:
+        encoding = ", ".join(head.headers.all("Content-Encoding"))
         decoder = BodyDecoder(encoding, rule.max_body_bytes, rule.max_page_bytes)
-        if (response.content_length or 0) > rule.max_body_bytes:
-            raise FetchFailure(FetchReason.TOO_LARGE, f"Content-Length {response.content_length}")
-        content = response.content
-        while piece := await content.readany():
+        if (head.content_length or 0) > rule.max_body_bytes:
+            raise FetchFailure(FetchReason.TOO_LARGE, f"Content-Length {head.content_length}")
+        while piece := await connection.read():
             if not encoding and len(piece) + decoder.num_page_bytes <= LARGE_PAGE_BYTES:
                 decoder.feed(piece)
                 continue
@@ -264,16 +237,10 @@ class HttpClient:
                 if decoder.num_page_bytes > LARGE_PAGE_BYTES:
                     async with self._large_pages:
                         piece = piece[place + FED_BYTES :]
-                        piece = piece or await content.readany()
+                        piece = piece or await connection.read()
                         while piece:
                             # in a thread: a bomb would keep the event loop busy for a tenth of a second
                             await asyncio.to_thread(decoder.feed, piece)
-                            piece = await content.readany()
+                            piece = await connection.read()
                         return decoder.finish()
         return decoder.finish()
-
-
-async def _note_reuse(
-    session: aiohttp.ClientSession, context: SimpleNamespace, params: aiohttp.TraceConnectionReuseconnParams
-) -> None:
-    context.trace_request_ctx.is_reused = True

@@ -6,18 +6,21 @@ import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from multidict import CIMultiDictProxy
 from protego import Protego
 from yarl import URL
 
 from tasks.scrape.fetch_config import FetchConfig
 from tasks.scrape.fetch_outcome import FetchFailure, FetchReason
 from tasks.scrape.http_client import BodyRule, Budget, HttpClient
+from tasks.scrape.http_message import Headers
 from tasks.scrape.redirects import REDIRECT_STATUSES, redirect_target
 
 MAX_ROBOTS_BYTES = 512_000  # section 2.5: at least 500 kibibytes are to be read
 MAX_ROBOTS_REDIRECTS = 5  # section 2.3.1.2
 MAX_REMEMBERED_SITES = 5000
+
+
+Origin = tuple[str, str | None, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +39,14 @@ class RobotsCache:
     def __init__(self, config: FetchConfig, client: HttpClient) -> None:
         """Rules are asked for with `client`, so guard, politeness and limits hold for robots.txt too."""
         self._config, self._client = config, client
-        self._sites: OrderedDict[URL, asyncio.Task[SiteRules]] = OrderedDict()
+        self._sites: OrderedDict[Origin, asyncio.Task[SiteRules]] = OrderedDict()
 
     async def check(self, url: URL) -> None:
         """Raises FetchFailure when `url` may not be fetched."""
-        origin = url.origin()
+        origin = (url.scheme, url.raw_host, url.port)
         task = self._sites.get(origin)
         if task is None:
-            task = self._sites[origin] = asyncio.create_task(self._load(origin))
+            task = self._sites[origin] = asyncio.create_task(self._load(url.origin()))
             self._forget_oldest()
         self._sites.move_to_end(origin)
         # The page that asks first may be cancelled; the others still wait for the answer.
@@ -104,6 +107,6 @@ class RobotsCache:
         return SiteRules(failure=failure.remembered())
 
 
-def _is_rules(status: int, headers: CIMultiDictProxy[str]) -> bool:
+def _is_rules(status: int, headers: Headers) -> bool:
     del headers
     return status == 200

@@ -18,12 +18,27 @@ from tasks.progress import StageReport
 from tasks.scrape.address_guard import Lookup, system_lookup
 from tasks.scrape.fetch import PageFetcher
 from tasks.scrape.fetch_config import FetchConfig
-from tasks.scrape.fetch_outcome import FetchReason
+from tasks.scrape.fetch_outcome import FetchedPage, FetchReason, PageFacts
 from tasks.scrape.fetch_shard import OpenShard, ShardFiles, UrlKeys, read_outcomes
-from tasks.scrape.warc_writer import gzip_member, response_record
+from tasks.scrape.fetch_spool import NO_FACTS
+from tasks.scrape.media_type import media_type
+from tasks.scrape.warc_writer import gzip_member, response_record, sha1_digest
 
+MAX_VALIDATOR_CHARACTERS = 1000
 INLINE_BYTES = 1 << 16
 """Records up to this size are compressed on the event loop: handing them to a thread costs more than the work."""
+
+
+def page_facts(page: FetchedPage) -> PageFacts:
+    """What the index says about a page."""
+    return PageFacts(
+        date=page.date,
+        status=page.status,
+        mime=media_type(page.header(b"content-type")) or "unk",  # pywb's word for a page without a type
+        digest=sha1_digest(page.body),
+        etag=page.header(b"etag")[:MAX_VALIDATOR_CHARACTERS],
+        last_modified=page.header(b"last-modified")[:MAX_VALIDATOR_CHARACTERS],
+    )
 
 
 @dataclass
@@ -116,16 +131,16 @@ class Crawl:
 
     async def _fetch(self, fetcher: PageFetcher, shard: OpenShard, place: int) -> None:
         outcome, page = await fetcher.fetch(shard.urls[place])
-        record, date = b"", ""
+        record, facts = b"", NO_FACTS
         if page is not None:
-            date = page.date
-            plain = response_record(outcome.url, page)
+            facts = page_facts(page)
+            plain = response_record(outcome.url, page, facts.digest)
             if len(plain) <= INLINE_BYTES:
                 record = gzip_member(plain)
             else:
                 loop = asyncio.get_running_loop()
                 record = await loop.run_in_executor(self._threads, gzip_member, plain)
-        shard.keep(place, outcome, date, record)
+        shard.keep(place, outcome, facts, record)
         self.num_finished += 1
         self.num_pages += page is not None
         self._open_urls.release()

@@ -14,6 +14,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
+from aiohttp.abc import AbstractResolver, ResolveResult
+
 LOOKUP_THREADS = 32
 LOOKUP_CACHE_SECONDS = 300.0
 MAX_REMEMBERED_HOSTS = 10_000
@@ -97,8 +99,8 @@ def system_lookup(host: str, port: int) -> list[tuple[int, str]]:
     return [(int(family), str(address[0])) for family, _, _, _, address in found]
 
 
-class AddressGuard:
-    """Resolver and judge in one: connections are made to addresses from here only, and only to such as may be.
+class AddressGuard(AbstractResolver):
+    """Resolver and judge in one: aiohttp gets addresses from here only, and only such as may be connected to.
 
     What a name led to is remembered for LOOKUP_CACHE_SECONDS, and several that ask at once share one lookup.
     """
@@ -139,7 +141,26 @@ class AddressGuard:
         address = literal_address(host)
         return address is not None and not is_public(address)
 
-    async def resolve(self, host: str, port: int) -> list[tuple[int, str]]:
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """What `addresses` finds, in aiohttp's form; raises what it raises."""
+        results: list[ResolveResult] = []
+        for found_family, text in await self.addresses(host, port):
+            if family not in (socket.AF_UNSPEC, found_family):
+                continue
+            entry: ResolveResult = {
+                "hostname": host,
+                "host": text,
+                "port": port,
+                "family": socket.AddressFamily(found_family),
+                "proto": socket.IPPROTO_TCP,
+                "flags": socket.AI_NUMERICHOST,
+            }
+            results.append(entry)
+        return results
+
+    async def addresses(self, host: str, port: int) -> list[tuple[int, str]]:
         """(family, address) pairs of `host`, private ones left out.
 
         Raises PrivateAddressError when none is left, TimeoutError when the answer takes too long, and the gaierror
@@ -173,13 +194,17 @@ class AddressGuard:
             return True
         return is_public(ipaddress.ip_address(text.split("%", 1)[0]))
 
-    def open_socket(self, family: int, host: str, port: int) -> socket.socket:
-        """A socket for an address in digits, after a last look at it. Raises PrivateAddressError."""
+    def open_socket(
+        self, address_info: tuple[int | socket.AddressFamily, int | socket.SocketKind, int, str, tuple[object, ...]]
+    ) -> socket.socket:
+        """The last look, at the address itself, just before the connection. Raises PrivateAddressError."""
+        family, kind, protocol, _, target = address_info
+        host, port = str(target[0]), int(str(target[1]))
         address = literal_address(host)
         known = (host, port) in self._admitted or self.is_allowed(host, port)
         if not known and (address is None or not is_public(address)):
             raise PrivateAddressError(f"{host} is a private address")
-        opened = socket.socket(family, socket.SOCK_STREAM)
+        opened = socket.socket(family, kind, protocol)
         opened.setblocking(False)
         return opened
 

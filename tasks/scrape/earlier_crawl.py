@@ -11,8 +11,6 @@ from fastwarc.warc import ArchiveIterator, WarcRecordType
 
 from tasks.scrape.fetch_config import INDEX_NAME
 from tasks.scrape.fetch_outcome import FetchedPage
-from tasks.scrape.http1_parser import parse_head
-from tasks.scrape.http_message import BadResponseError
 from tasks.scrape.warc_index import IndexEntry, WarcIndex
 from tasks.scrape.warc_writer import sha1_digest
 
@@ -43,7 +41,7 @@ class EarlierCrawl:
                 page = _page(entry, record.reader.read())
                 if page is not None and sha1_digest(page.body) == entry.digest:
                     return page
-        except (OSError, ValueError, BadResponseError):
+        except (OSError, ValueError):
             return None
         return None
 
@@ -60,17 +58,20 @@ class EarlierCrawl:
         self.close()
 
 
-def conditions(entry: IndexEntry) -> list[tuple[str, str]]:
+def conditions(entry: IndexEntry) -> dict[str, str]:
     """Header fields that ask for a page only if it is another one (RFC 9110, sections 13.1.2 and 13.1.3)."""
     asked = (("If-None-Match", entry.etag), ("If-Modified-Since", entry.last_modified))
-    return [(name, value) for name, value in asked if _VALIDATOR.fullmatch(value)]
+    return {name: value for name, value in asked if _VALIDATOR.fullmatch(value)}
 
 
 def _page(entry: IndexEntry, block: bytes) -> FetchedPage | None:
+    """The page out of a record as warc_writer writes it: one line a field."""
     head, blank, body = block.partition(b"\r\n\r\n")
-    if not blank:
+    first, *lines = head.split(b"\r\n")
+    _, status, text = (*first.split(b" ", 2), b"", b"")[:3]
+    if not blank or not status.isdigit():
         return None
-    parsed, _, _ = parse_head(head, MAX_STORED_FIELD_BYTES)
+    fields = [(name, value.strip()) for name, _, value in (line.partition(b":") for line in lines)]
     # the length of the stored body is written anew; the one that was received has another name by now
-    fields = [(name, value) for name, value in parsed.headers.raw if name.lower() != b"content-length"]
-    return FetchedPage(entry.url, entry.date, parsed.status, parsed.status_text, fields, body)
+    fields = [(name, value) for name, value in fields if name.lower() != b"content-length"]
+    return FetchedPage(entry.url, entry.date, int(status), text.decode("latin-1"), fields, body)

@@ -6,6 +6,7 @@ import time
 from datetime import UTC, datetime
 from functools import lru_cache
 
+from multidict import CIMultiDictProxy
 from yarl import URL
 
 from tasks.scrape.address_guard import Lookup, system_lookup
@@ -13,7 +14,6 @@ from tasks.scrape.earlier_crawl import EarlierCrawl, conditions
 from tasks.scrape.fetch_config import FetchConfig
 from tasks.scrape.fetch_outcome import FetchedPage, FetchFailure, FetchOutcome, FetchReason
 from tasks.scrape.http_client import BodyRule, Budget, HttpClient, Reply
-from tasks.scrape.http_message import Headers
 from tasks.scrape.media_type import check_body, check_header
 from tasks.scrape.redirects import REDIRECT_STATUSES, parse_url, redirect_target
 from tasks.scrape.robots import RobotsCache
@@ -106,12 +106,12 @@ class PageFetcher:
             return reply, stored
         return await self._client.get(url, budget, self._rule), None  # its file is damaged or gone
 
-    def _wants_body(self, status: int, headers: Headers) -> bool:
+    def _wants_body(self, status: int, headers: CIMultiDictProxy[str]) -> bool:
         if status not in PAGE_STATUSES:
             return False
-        if self._config.respect_noai and any("noai" in value.lower() for value in headers.all("X-Robots-Tag")):
+        if self._config.respect_noai and any("noai" in value.lower() for value in headers.getall("X-Robots-Tag", ())):
             raise FetchFailure(FetchReason.OPTED_OUT)
-        check_header(headers.get("Content-Type"), self._config.accepted_types)
+        check_header(headers.get("Content-Type", ""), self._config.accepted_types)
         return True
 
     def _page(self, reply: Reply) -> FetchedPage:
@@ -121,6 +121,6 @@ class PageFetcher:
             date=_warc_date(int(reply.started_at)),
             status=reply.status,
             status_text=reply.status_text,
-            headers=list(reply.headers.raw),
+            headers=list(reply.raw_headers),
             body=reply.body,
         )

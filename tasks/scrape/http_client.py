@@ -6,19 +6,22 @@ import asyncio
 import email.utils
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakSet
 
+import aiohttp
+from aiohttp.connector import Connection
+from multidict import CIMultiDictProxy
 from yarl import URL
 
 from tasks.scrape.address_guard import AddressGuard, Lookup, system_lookup
 from tasks.scrape.body_decoder import ACCEPT_ENCODING, BodyDecoder
-from tasks.scrape.connection_pool import ConnectionPool
 from tasks.scrape.fetch_config import FetchConfig
 from tasks.scrape.fetch_outcome import FetchFailure, FetchReason
-from tasks.scrape.http1_connection import Http1Connection
 from tasks.scrape.http_errors import HTTP_ERRORS, explain
-from tasks.scrape.http_message import Headers, ResponseHead
 from tasks.scrape.politeness import Politeness
 
 RETRIED_STATUSES = (408, 429, 502, 503, 504)
@@ -29,6 +32,8 @@ MAX_STALE_CONNECTIONS = 3
 MAX_DRAINED_BYTES = 1 << 16
 """Bytes of a body nobody wants that are read all the same, so that the connection can be used again."""
 DRAIN_SECONDS = 1.0
+KEEPALIVE_SECONDS = 15.0
+"""Longer than the usual delay between two requests to one host, shorter than most servers wait."""
 
 
 @dataclass(slots=True)
@@ -38,14 +43,16 @@ class Reply:
     url: URL
     status: int
     status_text: str
-    headers: Headers
+    headers: CIMultiDictProxy[str]
+    raw_headers: Sequence[tuple[bytes, bytes]]
+    """As received, in order."""
     started_at: float
     """Wall clock, seconds since the epoch."""
     body: bytes = b""
 
     def header(self, name: str) -> str:
         """The first header of that name, empty when there is none."""
-        return self.headers.get(name)
+        return self.headers.get(name, "")
 
 
 @dataclass(slots=True)
@@ -55,8 +62,6 @@ class Budget:
     seconds: float
     retries: int
     num_requests: int = 0
-    is_reused: bool = False
-    """The last request went over a connection that had served others."""
     stale_connections: int = 0
     started: float = field(default_factory=time.monotonic)
 
@@ -65,7 +70,7 @@ class Budget:
 class BodyRule:
     """Which answers have a body worth reading, and how much of it."""
 
-    wants: Callable[[int, Headers], bool]
+    wants: Callable[[int, CIMultiDictProxy[str]], bool]
     """`wants(status, headers)`; may raise FetchFailure to end the page."""
     max_body_bytes: int
     max_page_bytes: int
@@ -80,6 +85,32 @@ def retry_after_seconds(header: str, now: float) -> float | None:
         return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - now)
     except (ValueError, TypeError, OverflowError):
         return None
+
+
+Conditions = Mapping[str, str] | None
+IS_REUSED: ContextVar[bool] = ContextVar("IS_REUSED", default=False)
+"""In each task: the last request went over a connection that had served others."""
+
+
+class NotingConnector(aiohttp.TCPConnector):
+    """Says of each connection it hands out whether it is a fresh one."""
+
+    def __init__(self, **settings: Any) -> None:
+        """Takes what TCPConnector takes."""
+        super().__init__(**settings)
+        self._used: WeakSet[object] = WeakSet()
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
+    ) -> Connection:
+        """A connection for the request, from the pool where one is idle."""
+        connection = await super().connect(req, traces, timeout)
+        protocol = connection.protocol
+        if protocol in self._used:
+            IS_REUSED.set(True)
+        else:
+            self._used.add(protocol)
+        return connection
 
 
 class HttpClient:
@@ -97,27 +128,48 @@ class HttpClient:
             max_host_failures=resources.max_host_failures,
         )
         self._large_pages = asyncio.Semaphore(MAX_LARGE_PAGES)
-        accepted = ", ".join((*config.accepted_types, "*/*;q=0.1"))
-        self._fields = (
-            f"User-Agent: {config.user_agent_header}\r\nAccept: {accepted}\r\nAccept-Encoding: {ACCEPT_ENCODING}\r\n"
-        ).encode()
+        self._headers = {
+            "User-Agent": config.user_agent_header,
+            "Accept": ", ".join((*config.accepted_types, "*/*;q=0.1")),
+            "Accept-Encoding": ACCEPT_ENCODING,
+        }
 
     async def __aenter__(self) -> HttpClient:
+        limits, proxied = self._config.limits, self._config.resources.proxy is not None
+        connector = NotingConnector(
+            limit=0,  # turns are the limit
+            # through a proxy only the proxy is connected to, and the user named it
+            resolver=None if proxied else self._guard,
+            socket_factory=None if proxied else self._guard.open_socket,
+            use_dns_cache=proxied,  # the guard has its own, which is larger
+            keepalive_timeout=KEEPALIVE_SECONDS,
+        )
         self._loop = asyncio.get_running_loop()
-        self._pool = ConnectionPool(self._config, self._guard)
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            headers=self._headers,
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            max_line_size=limits.max_header_bytes,
+            max_field_size=limits.max_header_bytes,
+            timeout=aiohttp.ClientTimeout(
+                total=None, sock_connect=limits.connect_seconds, sock_read=limits.silence_seconds
+            ),
+        )
+        # aiohttp would send a GET again by itself after a reset; attempts are counted and waited for here
+        self._session._retry_connection = False
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._pool.close()
+        await self._session.close()
         await self._guard.close()
 
-    async def get(self, url: URL, budget: Budget, rule: BodyRule, conditions: Sequence[tuple[str, str]] = ()) -> Reply:
+    async def get(self, url: URL, budget: Budget, rule: BodyRule, conditions: Conditions = None) -> Reply:
         """The answer to one URL; redirects are the caller's business. Tries again what may heal.
 
         `conditions` are further header fields. Raises FetchFailure. A status that was tried again and stays is
         returned like any other.
         """
-        fields = self._fields + "".join(f"{name}: {value}\r\n" for name, value in conditions).encode("utf-8")
         host = url.raw_host or ""
         if self._guard.refuses(host, url.port or 0):
             raise FetchFailure(FetchReason.PRIVATE_HOST, host)
@@ -128,7 +180,7 @@ class HttpClient:
             asked_seconds: float | None = None
             turn = await self.politeness.take_turn(host)
             try:
-                reply = await self._request(url, fields, budget, rule)
+                reply = await self._request(url, conditions, budget, rule)
                 self.politeness.connected(host)
                 if reply.status in RETRIED_STATUSES:
                     asked_seconds = self._asked_seconds(reply)
@@ -162,7 +214,7 @@ class HttpClient:
     def _was_stale(self, failure: FetchFailure, budget: Budget) -> bool:
         """True when the server had closed an idle connection just before it was used again: that is nobody's failure
         (RFC 9112, section 9.3.1), and the request goes out again at once."""
-        if failure.reason != FetchReason.CONNECTION_RESET or not budget.is_reused:
+        if failure.reason != FetchReason.CONNECTION_RESET or not IS_REUSED.get():
             return False
         budget.stale_connections += 1
         return budget.stale_connections <= MAX_STALE_CONNECTIONS
@@ -179,54 +231,58 @@ class HttpClient:
             return asked_seconds + share * min(1.0, self._config.resources.backoff_seconds)
         return self._config.resources.backoff_seconds * float(2**attempt) * (1.0 + share)
 
-    async def _request(self, url: URL, fields: bytes, budget: Budget, rule: BodyRule) -> Reply:
+    async def _request(self, url: URL, conditions: Conditions, budget: Budget, rule: BodyRule) -> Reply:
         budget.num_requests += 1
-        budget.is_reused = False
+        IS_REUSED.set(False)
         status = 0
         started = self._loop.time()
-        deadline = started + max(budget.seconds, 0.0)
-        connection: Http1Connection | None = None
         try:
-            connection = await self._pool.take(url, deadline)
-            budget.is_reused = connection.num_requests > 0
-            head = await connection.request(self._pool.request_bytes(url, fields), deadline)
-            status = head.status
-            reply = Reply(url, status, head.status_text, head.headers, time.time())
-            if rule.wants(status, head.headers):
-                reply.body = await self._read_body(connection, head, rule)
-            elif not connection.is_reusable:
-                await self._drain(connection, head)
-            return reply
+            async with (
+                asyncio.timeout_at(started + max(budget.seconds, 0.0)) as limit,
+                self._session.get(
+                    url, headers=conditions, allow_redirects=False, proxy=self._config.resources.proxy
+                ) as response,
+            ):
+                status = response.status
+                reply = Reply(url, status, response.reason or "", response.headers, response.raw_headers, time.time())
+                if rule.wants(status, reply.headers):
+                    reply.body = await self._read_body(response, rule)
+                else:
+                    await self._drain(response)
+                return reply
         except FetchFailure as failure:
             failure.status = status
             raise
         except HTTP_ERRORS as error:
-            named = explain(error)
+            if isinstance(error, TimeoutError) and limit.expired():
+                named = FetchFailure(FetchReason.TIMEOUT, "the page took too long as a whole")
+            else:
+                named = explain(error)
             named.status = status
             raise named from error
         finally:
             budget.seconds -= self._loop.time() - started
-            if connection is not None:
-                self._pool.give_back(url, connection)
 
-    async def _drain(self, connection: Http1Connection, head: ResponseHead) -> None:
+    async def _drain(self, response: aiohttp.ClientResponse) -> None:
         """Read a short body that is not wanted: what came so far is a whole answer, whatever happens here."""
-        if (head.content_length or 0) > MAX_DRAINED_BYTES:
+        content = response.content
+        if content.at_eof() or (response.content_length or 0) > MAX_DRAINED_BYTES:
             return
         num_bytes = 0
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
-                while num_bytes <= MAX_DRAINED_BYTES and (piece := await connection.read()):
+                while num_bytes <= MAX_DRAINED_BYTES and (piece := await content.readany()):
                     num_bytes += len(piece)
         except HTTP_ERRORS:
-            connection.abort()
+            response.close()
 
-    async def _read_body(self, connection: Http1Connection, head: ResponseHead, rule: BodyRule) -> bytes:
-        encoding = ", ".join(head.headers.all("Content-Encoding"))
+    async def _read_body(self, response: aiohttp.ClientResponse, rule: BodyRule) -> bytes:
+        encoding = ", ".join(response.headers.getall("Content-Encoding", ()))
         decoder = BodyDecoder(encoding, rule.max_body_bytes, rule.max_page_bytes)
-        if (head.content_length or 0) > rule.max_body_bytes:
-            raise FetchFailure(FetchReason.TOO_LARGE, f"Content-Length {head.content_length}")
-        while piece := await connection.read():
+        if (response.content_length or 0) > rule.max_body_bytes:
+            raise FetchFailure(FetchReason.TOO_LARGE, f"Content-Length {response.content_length}")
+        content = response.content
+        while piece := await content.readany():
             if not encoding and len(piece) + decoder.num_page_bytes <= LARGE_PAGE_BYTES:
                 decoder.feed(piece)
                 continue
@@ -237,10 +293,10 @@ class HttpClient:
                 if decoder.num_page_bytes > LARGE_PAGE_BYTES:
                     async with self._large_pages:
                         piece = piece[place + FED_BYTES :]
-                        piece = piece or await connection.read()
+                        piece = piece or await content.readany()
                         while piece:
                             # in a thread: a bomb would keep the event loop busy for a tenth of a second
                             await asyncio.to_thread(decoder.feed, piece)
-                            piece = await connection.read()
+                            piece = await content.readany()
                         return decoder.finish()
         return decoder.finish()

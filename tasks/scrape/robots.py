@@ -6,13 +6,13 @@ import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
 
+from multidict import CIMultiDictProxy
 from protego import Protego
 from yarl import URL
 
 from tasks.scrape.fetch_config import FetchConfig
 from tasks.scrape.fetch_outcome import FetchFailure, FetchReason
 from tasks.scrape.http_client import BodyRule, Budget, HttpClient
-from tasks.scrape.http_message import Headers
 from tasks.scrape.redirects import REDIRECT_STATUSES, redirect_target
 
 MAX_ROBOTS_BYTES = 512_000  # section 2.5: at least 500 kibibytes are to be read
@@ -107,6 +107,6 @@ class RobotsCache:
         return SiteRules(failure=failure.remembered())
 
 
-def _is_rules(status: int, headers: Headers) -> bool:
+def _is_rules(status: int, headers: CIMultiDictProxy[str]) -> bool:
     del headers
     return status == 200

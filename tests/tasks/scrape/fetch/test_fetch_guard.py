@@ -135,7 +135,7 @@ def test_private_addresses_of_a_mixed_name_are_left_out() -> None:
     async def work() -> list[str]:
         guard = AddressGuard(lookup=lambda host, port: [(socket.AF_INET, "10.0.0.1"), (socket.AF_INET, "8.8.8.8")])
         try:
-            return [address for _, address in await guard.resolve("mixed.example", 80)]
+            return [address for _, address in await guard.addresses("mixed.example", 80)]
         finally:
             await guard.close()
 
@@ -144,8 +144,8 @@ def test_private_addresses_of_a_mixed_name_are_left_out() -> None:
 
 def test_the_last_look_is_at_the_socket() -> None:
     with pytest.raises(PrivateAddressError, match="private"):
-        AddressGuard().open_socket(socket.AF_INET, "127.0.0.1", 80)
-    opened = AddressGuard().open_socket(socket.AF_INET, "8.8.8.8", 80)
+        AddressGuard().open_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 80)))
+    opened = AddressGuard().open_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("8.8.8.8", 80)))
     opened.close()
 
 
@@ -159,12 +159,12 @@ def test_a_name_is_looked_up_once_for_all_who_ask_and_for_a_while() -> None:
 
     async def work() -> None:
         guard = AddressGuard(lookup=lookup)
-        first = asyncio.create_task(guard.resolve("town.example", 80))
-        others = [asyncio.create_task(guard.resolve("town.example", 80)) for _ in range(5)]
+        first = asyncio.create_task(guard.addresses("town.example", 80))
+        others = [asyncio.create_task(guard.addresses("town.example", 80)) for _ in range(5)]
         await asyncio.sleep(0.01)
         first.cancel()
         assert await asyncio.gather(*others) == [[(socket.AF_INET, "8.8.8.8")]] * 5
-        assert await guard.resolve("town.example", 80) == [(socket.AF_INET, "8.8.8.8")]
+        assert await guard.addresses("town.example", 80) == [(socket.AF_INET, "8.8.8.8")]
         await guard.close()
 
     asyncio.run(work())
@@ -177,8 +177,8 @@ def test_a_name_without_address_is_a_failed_lookup_and_not_remembered() -> None:
     async def work() -> None:
         guard = AddressGuard(lookup=lambda host, port: answers.pop(0))
         with pytest.raises(socket.gaierror):
-            await guard.resolve("town.example", 80)
-        assert await guard.resolve("town.example", 80) == [(socket.AF_INET, "8.8.8.8")]
+            await guard.addresses("town.example", 80)
+        assert await guard.addresses("town.example", 80) == [(socket.AF_INET, "8.8.8.8")]
         await guard.close()
 
     asyncio.run(work())

@@ -1,7 +1,8 @@
 """The crawl: URLs go to the network in list order, pages come back in any order, shards are written in list order.
 
 Shards overlap: while the slow pages of one are awaited, the URLs of the next are under way, up to
-`max_queued_urls` of them. A shard is written when it and all before it are complete.
+`max_queued_urls` of them. A shard is written when it and all before it are complete. The URLs of a site wait in a
+queue of its own that a few tasks work off: a task for each waiting URL would cost more than fetching a small page.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,27 +19,29 @@ from tasks.progress import StageReport
 from tasks.scrape.address_guard import Lookup, system_lookup
 from tasks.scrape.fetch import PageFetcher
 from tasks.scrape.fetch_config import FetchConfig
-from tasks.scrape.fetch_outcome import FetchedPage, FetchReason, PageFacts
+from tasks.scrape.fetch_outcome import FetchOutcome, FetchReason
 from tasks.scrape.fetch_shard import OpenShard, ShardFiles, UrlKeys, read_outcomes
-from tasks.scrape.fetch_spool import NO_FACTS
-from tasks.scrape.media_type import media_type
-from tasks.scrape.warc_writer import gzip_member, response_record, sha1_digest
+from tasks.scrape.fetch_spool import NO_FACTS, Row
+from tasks.scrape.page_archive import PageArchive, Record
 
-MAX_VALIDATOR_CHARACTERS = 1000
-INLINE_BYTES = 1 << 16
-"""Records up to this size are compressed on the event loop: handing them to a thread costs more than the work."""
+Finished = tuple[OpenShard, int, FetchOutcome]
+"""A URL that was fetched: its shard, its place there, and how it ended."""
+TASKS_PER_TURN = 2
+"""Tasks of a site for each request it may have in flight: some wait between attempts or for a site redirected to."""
 
 
-def page_facts(page: FetchedPage) -> PageFacts:
-    """What the index says about a page."""
-    return PageFacts(
-        date=page.date,
-        status=page.status,
-        mime=media_type(page.header(b"content-type")) or "unk",  # pywb's word for a page without a type
-        digest=sha1_digest(page.body),
-        etag=page.header(b"etag")[:MAX_VALIDATOR_CHARACTERS],
-        last_modified=page.header(b"last-modified")[:MAX_VALIDATOR_CHARACTERS],
-    )
+@dataclass(slots=True)
+class SiteQueue:
+    """URLs of one site that wait, and the tasks that work on them."""
+
+    waiting: deque[tuple[OpenShard, int]] = field(default_factory=deque)
+    num_tasks: int = 0
+
+
+def site_of(url: str) -> str:
+    """What stands where a URL has its host and port."""
+    parts = url.split("/", 3)
+    return parts[2].lower() if len(parts) > 2 else ""
 
 
 @dataclass
@@ -83,10 +86,13 @@ class Crawl:
         self._queue: asyncio.Queue[OpenShard | None] = asyncio.Queue()
         self._open_shards = asyncio.Semaphore(window)
         self._open_urls = asyncio.Semaphore(resources.max_queued_urls)
+        self._sites: dict[str, SiteQueue] = {}
+        self._max_site_tasks = TASKS_PER_TURN * resources.max_requests_per_host
         opened: list[OpenShard] = []
-        self._threads = ThreadPoolExecutor(resources.workers, thread_name_prefix="url2lm-warc")
+        archive = self._archive = PageArchive[Finished](resources.workers, self._keep)
         try:
             async with PageFetcher(self.config, self.lookup) as fetcher, asyncio.TaskGroup() as group:
+                self._group = group
                 group.create_task(self._write_in_order(opened))
                 for index in itertools.count():
                     chunk = list(itertools.islice(urls, self.config.urls_per_shard))
@@ -99,10 +105,10 @@ class Crawl:
                     self._queue.put_nowait(shard)
                     for place in shard.todo:
                         await self._open_urls.acquire()
-                        group.create_task(self._fetch(fetcher, shard, place))
+                        self._enqueue(fetcher, shard, place)
                 self._queue.put_nowait(None)
         finally:
-            self._threads.shutdown(wait=True)
+            archive.close()
             for shard in opened:
                 shard.close()
 
@@ -129,26 +135,45 @@ class Crawl:
         self.reports.append(report)
         self._open_shards.release()
 
+    def _enqueue(self, fetcher: PageFetcher, shard: OpenShard, place: int) -> None:
+        site = site_of(shard.urls[place])
+        queue = self._sites.get(site)
+        if queue is None:
+            queue = self._sites[site] = SiteQueue()
+        queue.waiting.append((shard, place))
+        if queue.num_tasks < self._max_site_tasks:
+            queue.num_tasks += 1
+            self._group.create_task(self._work(fetcher, site, queue))
+
+    async def _work(self, fetcher: PageFetcher, site: str, queue: SiteQueue) -> None:
+        while queue.waiting:
+            await self._fetch(fetcher, *queue.waiting.popleft())
+        queue.num_tasks -= 1
+        if queue.num_tasks == 0:
+            del self._sites[site]
+
     async def _fetch(self, fetcher: PageFetcher, shard: OpenShard, place: int) -> None:
         outcome, page = await fetcher.fetch(shard.urls[place])
-        record, facts = b"", NO_FACTS
-        if page is not None:
-            facts = page_facts(page)
-            plain = response_record(outcome.url, page, facts.digest)
-            if len(plain) <= INLINE_BYTES:
-                record = gzip_member(plain)
-            else:
-                loop = asyncio.get_running_loop()
-                record = await loop.run_in_executor(self._threads, gzip_member, plain)
-        shard.keep(place, outcome, facts, record)
-        self.num_finished += 1
-        self.num_pages += page is not None
-        self._open_urls.release()
+        if page is None:
+            self._keep([((shard, place, outcome), (NO_FACTS, b""))])
+        else:
+            await self._archive.put(self._group, (shard, place, outcome), outcome.url, page)
+
+    def _keep(self, finished: Sequence[tuple[Finished, Record]]) -> None:
+        """URLs that need nothing any more go to the spools of their shards."""
+        rows: dict[OpenShard, list[Row]] = {}
+        for (shard, place, outcome), (facts, record) in finished:
+            rows.setdefault(shard, []).append((place, outcome, facts, record))
+            self.num_finished += 1
+            self.num_pages += bool(record)
+            self._open_urls.release()
+        for shard, kept in rows.items():
+            shard.keep(kept)
 
     async def _write_in_order(self, opened: list[OpenShard]) -> None:
-        loop = asyncio.get_running_loop()
         while (shard := await self._queue.get()) is not None:
             await shard.complete.wait()
-            done = await loop.run_in_executor(self._threads, shard.write, self.config, self._page_keys)
+            done = await asyncio.to_thread(shard.write, self.config, self._page_keys)
             opened.remove(shard)
             self._finish(shard.files, done.report)
+        self._archive.finish()

@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict
 from tasks.progress import StageReport
 from tasks.records import ZSTD_LEVEL, read_lines
 from tasks.scrape.fetch_config import FetchConfig
-from tasks.scrape.fetch_outcome import FetchOutcome, FetchReason, PageFacts
-from tasks.scrape.fetch_spool import NO_FACTS, Spool, SpooledPage
+from tasks.scrape.fetch_outcome import FetchOutcome, FetchReason
+from tasks.scrape.fetch_spool import NO_FACTS, Row, Spool, SpooledPage
 from tasks.scrape.public_suffix import site_of_url
 from tasks.scrape.warc_index import IndexEntry, write_part
 from tasks.scrape.warc_writer import gzip_member, warcinfo_record
@@ -111,10 +111,10 @@ class OpenShard:
         if not self.todo:
             self.complete.set()
 
-    def keep(self, index: int, outcome: FetchOutcome, facts: PageFacts, record: bytes) -> None:
-        """One more URL is finished."""
-        self._spool.append(index, outcome, facts, record)
-        self._num_left -= 1
+    def keep(self, rows: Sequence[Row]) -> None:
+        """Some more URLs are finished."""
+        self._spool.append(rows)
+        self._num_left -= len(rows)
         if self._num_left == 0:
             self.complete.set()
 

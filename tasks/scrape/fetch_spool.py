@@ -9,7 +9,9 @@ from __future__ import annotations
 import dataclasses
 import struct
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
 
@@ -21,7 +23,10 @@ _FIELDS = tuple(field.name for field in dataclasses.fields(FetchOutcome))
 _FACTS = tuple(field.name for field in dataclasses.fields(PageFacts))
 NO_FACTS = PageFacts()
 MAGIC = 0x50414745
+_facts_of = attrgetter(*_FACTS)
 _HEADER = struct.Struct("<IIIII")  # magic, index in the shard, bytes of JSON, bytes of the page, CRC-32 of both
+Row = tuple[int, FetchOutcome, PageFacts, bytes]
+"""A finished URL: its place in the shard, its outcome, and its page's facts and record (NO_FACTS and b"" for none)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +72,21 @@ class Spool:
         self._file.seek(end)
         self._end = end
 
-    def append(self, index: int, outcome: FetchOutcome, facts: PageFacts, record: bytes) -> None:
-        """Keep one finished URL. When this returns the operating system has it: a killed process loses nothing."""
-        fields = {name: getattr(outcome, name) for name in _FIELDS}
-        if record:
-            fields["facts"] = [getattr(facts, name) for name in _FACTS]
-        row = orjson.dumps(fields)
-        body = row + record
-        head = _HEADER.pack(MAGIC, index, len(row), len(record), zlib.crc32(body))
-        self._file.write(head + body)
+    def append(self, rows: Sequence[Row]) -> None:
+        """Keep finished URLs. When this returns the operating system has them: a killed process loses nothing."""
+        pieces: list[bytes] = []
+        for index, outcome, facts, record in rows:
+            fields = {name: getattr(outcome, name) for name in _FIELDS}
+            if record:
+                fields["facts"] = _facts_of(facts)
+            row = orjson.dumps(fields)
+            checksum = zlib.crc32(record, zlib.crc32(row))
+            pieces += (_HEADER.pack(MAGIC, index, len(row), len(record), checksum), row, record)
+            place = self._end + _HEADER.size + len(row)
+            self.pages[index] = SpooledPage(outcome, facts, place, len(record))
+            self._end = place + len(record)
+        self._file.write(b"".join(pieces))
         self._file.flush()
-        self.pages[index] = SpooledPage(outcome, facts, self._end + len(head) + len(row), len(record))
-        self._end += len(head) + len(body)
 
     def read_record(self, page: SpooledPage) -> bytes:
         """The gzip member of a finished page."""

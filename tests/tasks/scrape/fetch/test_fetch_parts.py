@@ -41,7 +41,7 @@ def test_a_damaged_spool_keeps_its_first_whole_frames(seed: int, kind: str) -> N
         with Spool(path) as spool:
             for place in range(4):
                 record = chance.randbytes(chance.randrange(60))
-                spool.append(place, _outcome(place), FACTS, record)
+                spool.append([(place, _outcome(place), FACTS, record)])
                 written[place] = record
                 sizes.append(path.stat().st_size)
         data = bytearray(path.read_bytes())
@@ -61,7 +61,7 @@ def test_a_damaged_spool_keeps_its_first_whole_frames(seed: int, kind: str) -> N
                 assert spool.pages[place].outcome == _outcome(place)
                 assert spool.pages[place].facts == (FACTS if written[place] else PageFacts())
                 assert spool.read_record(spool.pages[place]) == written[place]
-            spool.append(9, _outcome(9), FACTS, b"more")
+            spool.append([(9, _outcome(9), FACTS, b"more")])
         with Spool(path) as spool:
             assert spool.read_record(spool.pages[9]) == b"more"
     finally:

@@ -43,7 +43,8 @@ class FetchLimits(Config):
 class FetchResources(Resources):
     """How fast the fetcher runs. Nothing here changes what is stored for a page.
 
-    One event loop holds all connections, or no host could be treated politely; `workers` threads compress large pages.
+    One event loop holds all connections, or no host could be treated politely; up to `workers` processes compress
+    pages.
     """
 
     max_requests: int = Field(default=256, ge=1)

@@ -26,8 +26,9 @@ from tasks.scrape.page_archive import PageArchive, Record
 
 Finished = tuple[OpenShard, int, FetchOutcome]
 """A URL that was fetched: its shard, its place there, and how it ended."""
-TASKS_PER_TURN = 2
-"""Tasks of a site for each request it may have in flight: some wait between attempts or for a site redirected to."""
+MIN_SITE_TASKS = 16
+"""Tasks of a site with few requests in flight: the pages of a URL shortener are elsewhere, and some wait for a retry.
+With as many tasks as requests none has to wait for its turn."""
 
 
 @dataclass(slots=True)
@@ -85,9 +86,9 @@ class Crawl:
         window = resources.max_queued_urls // self.config.urls_per_shard + 2
         self._queue: asyncio.Queue[OpenShard | None] = asyncio.Queue()
         self._open_shards = asyncio.Semaphore(window)
-        self._open_urls = asyncio.Semaphore(resources.max_queued_urls)
+        self._num_open, self._room = 0, asyncio.Event()
         self._sites: dict[str, SiteQueue] = {}
-        self._max_site_tasks = TASKS_PER_TURN * resources.max_requests_per_host
+        self._max_site_tasks = max(MIN_SITE_TASKS, resources.max_requests_per_host)
         opened: list[OpenShard] = []
         archive = self._archive = PageArchive[Finished](resources.workers, self._keep)
         try:
@@ -104,7 +105,10 @@ class Crawl:
                     opened.append(shard)
                     self._queue.put_nowait(shard)
                     for place in shard.todo:
-                        await self._open_urls.acquire()
+                        if self._num_open >= resources.max_queued_urls:
+                            self._room.clear()
+                            await self._room.wait()
+                        self._num_open += 1
                         self._enqueue(fetcher, shard, place)
                 self._queue.put_nowait(None)
         finally:
@@ -164,9 +168,11 @@ class Crawl:
         rows: dict[OpenShard, list[Row]] = {}
         for (shard, place, outcome), (facts, record) in finished:
             rows.setdefault(shard, []).append((place, outcome, facts, record))
-            self.num_finished += 1
             self.num_pages += bool(record)
-            self._open_urls.release()
+        self.num_finished += len(finished)
+        self._num_open -= len(finished)
+        if self._num_open < self.config.resources.max_queued_urls:
+            self._room.set()
         for shard, kept in rows.items():
             shard.keep(kept)
 

@@ -44,7 +44,7 @@ class UrlKeys:
         if key in self._recent:
             return False
         wanted = np.uint64(key)
-        place = int(np.searchsorted(self._sorted, wanted))
+        place = int(self._sorted.searchsorted(wanted))
         if place < len(self._sorted) and self._sorted[place] == wanted:
             return False
         self._recent.add(key)

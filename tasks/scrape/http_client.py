@@ -277,11 +277,14 @@ class HttpClient:
             response.close()
 
     async def _read_body(self, response: aiohttp.ClientResponse, rule: BodyRule) -> bytes:
+        content, length = response.content, response.content_length
+        if (length or 0) > rule.max_body_bytes:
+            raise FetchFailure(FetchReason.TOO_LARGE, f"Content-Length {length}")
         encoding = ", ".join(response.headers.getall("Content-Encoding", ()))
+        is_plain = not encoding and "Transfer-Encoding" not in response.headers
+        if is_plain and length is not None and length <= min(LARGE_PAGE_BYTES, rule.max_page_bytes):
+            return await content.read()  # the parser gives `length` bytes, or says that there are fewer
         decoder = BodyDecoder(encoding, rule.max_body_bytes, rule.max_page_bytes)
-        if (response.content_length or 0) > rule.max_body_bytes:
-            raise FetchFailure(FetchReason.TOO_LARGE, f"Content-Length {response.content_length}")
-        content = response.content
         while piece := await content.readany():
             if not encoding and len(piece) + decoder.num_page_bytes <= LARGE_PAGE_BYTES:
                 decoder.feed(piece)

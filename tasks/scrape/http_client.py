@@ -1,4 +1,8 @@
-"""One request at a time, with every way it can end named: a Reply, or a FetchFailure with its reason."""
+"""One request at a time, with every way it can end named: a Reply, or a FetchFailure with its reason.
+
+The client is aiohttp: HTTP/1.1 over connections that are used again, and no HTTP/2, which aiohttp does not have. A
+polite crawl would gain little from it: its point is many requests at once over one connection to one host.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +36,9 @@ MAX_STALE_CONNECTIONS = 3
 MAX_DRAINED_BYTES = 1 << 16
 """Bytes of a body nobody wants that are read all the same, so that the connection can be used again."""
 DRAIN_SECONDS = 1.0
-KEEPALIVE_SECONDS = 15.0
-"""Longer than the usual delay between two requests to one host, shorter than most servers wait."""
+KEEPALIVE_SECONDS = 5.0
+"""Longer than the usual delay between two requests to one host; with hundreds of new hosts a second the idle
+connections still are fewer than the files that may be open."""
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 import orjson
 
@@ -144,8 +145,7 @@ class FetchedPage:
         return next((value.decode("latin-1") for field, value in self.headers if field.lower() == name), "")
 
 
-@dataclass(frozen=True, slots=True)
-class PageFacts:
+class PageFacts(NamedTuple):
     """What is kept of a page beside its record: for the index, and for asking again later."""
 
     date: str = ""

@@ -11,7 +11,6 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
 
@@ -20,10 +19,8 @@ import orjson
 from tasks.scrape.fetch_outcome import FetchOutcome, FetchReason, PageFacts
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(FetchOutcome))
-_FACTS = tuple(field.name for field in dataclasses.fields(PageFacts))
 NO_FACTS = PageFacts()
 MAGIC = 0x50414745
-_facts_of = attrgetter(*_FACTS)
 _HEADER = struct.Struct("<IIIII")  # magic, index in the shard, bytes of JSON, bytes of the page, CRC-32 of both
 Row = tuple[int, FetchOutcome, PageFacts, bytes]
 """A finished URL: its place in the shard, its outcome, and its page's facts and record (NO_FACTS and b"" for none)."""
@@ -78,7 +75,7 @@ class Spool:
         for index, outcome, facts, record in rows:
             fields = {name: getattr(outcome, name) for name in _FIELDS}
             if record:
-                fields["facts"] = _facts_of(facts)
+                fields["facts"] = tuple(facts)
             row = orjson.dumps(fields)
             checksum = zlib.crc32(record, zlib.crc32(row))
             pieces += (_HEADER.pack(MAGIC, index, len(row), len(record), checksum), row, record)

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tasks.errors import StageError
 from tasks.progress import StageReport
 from tasks.scrape.address_guard import Lookup, system_lookup
 from tasks.scrape.fetch import PageFetcher
@@ -59,9 +60,8 @@ class Crawl:
     """URLs that have an outcome."""
     num_pages: int = 0
     """Pages among them, before those are counted twice that redirects brought twice."""
-    reports: list[StageReport] = field(default_factory=list)
-    """Of the finished shards, in order."""
     shards: list[ShardFiles] = field(default_factory=list)
+    """The finished ones, in order."""
 
     def __post_init__(self) -> None:
         self._url_keys, self._page_keys = UrlKeys(), UrlKeys()
@@ -125,7 +125,7 @@ class Crawl:
             for row in read_outcomes(files.outcomes):
                 if row["reason"] == FetchReason.OK:
                     self._page_keys.add(str(row["final_url"]))
-            self._finish(files, done.report)
+            self._finish(files)
             self.num_finished += len(chunk)
             return None
         self._all_finished = False
@@ -133,10 +133,16 @@ class Crawl:
         self.num_finished += shard.num_ready
         return shard
 
-    def _finish(self, files: ShardFiles, report: StageReport) -> None:
+    def reports(self) -> Iterator[StageReport]:
+        """The reports of the finished shards, in order; read again, because together they can be large."""
+        for files in self.shards:
+            if (marker := files.finished()) is None:
+                raise StageError(f"{files.marker} or the files it names were changed during the crawl")
+            yield marker.report
+
+    def _finish(self, files: ShardFiles) -> None:
         files.spool.unlink(missing_ok=True)
         self.shards.append(files)
-        self.reports.append(report)
         self._open_shards.release()
 
     def _enqueue(self, fetcher: PageFetcher, shard: OpenShard, place: int) -> None:
@@ -179,7 +185,7 @@ class Crawl:
     async def _write_in_order(self, opened: list[OpenShard]) -> None:
         while (shard := await self._queue.get()) is not None:
             await shard.complete.wait()
-            done = await asyncio.to_thread(shard.write, self.config, self._page_keys)
+            await asyncio.to_thread(shard.write, self.config, self._page_keys)
             opened.remove(shard)
-            self._finish(shard.files, done.report)
+            self._finish(shard.files)
         self._archive.finish()

@@ -77,7 +77,7 @@ def fetch_pages(build: StageBuild, config: FetchConfig, urls: UrlList) -> PageSh
         _rarer_collections(),
     ):
         _run_in_thread(build, crawl, list_urls(build.path_of(urls), names))
-    report = add_reports(crawl.reports, "urls")
+    report = add_reports(crawl.reports(), "urls")
     if report.num_out == 0:
         raise _nothing_left(build, report)
     _join(crawl, build.directory)

@@ -102,7 +102,7 @@ def take_pages(build: StageBuild, config: AdoptConfig) -> PageShards:
 
     report = StageReport(unit="pages")
     for index, path in enumerate(config.paths):
-        suffix = ".warc" if path.suffix == ".warc" else ".warc.gz"
+        suffix = {".warc": ".warc", ".zst": ".warc.zst"}.get(path.suffix, ".warc.gz")
         target = build.directory / f"pages-{index:05d}{suffix}"
         shutil.copyfile(path, target)
         try:
@@ -228,7 +228,7 @@ def adopt_urls(store: ArtifactStore, patterns: Sequence[str | Path], progress: P
 
 def adopt_pages(store: ArtifactStore, patterns: Sequence[str | Path], progress: Progress | None = None) -> PageShards:
     """WARC files as PageShards."""
-    paths = expand_paths("pages", patterns, (".warc", ".warc.gz"))
+    paths = expand_paths("pages", patterns, (".warc", ".warc.gz", ".warc.zst"))
     return store.run(ADOPT_PAGES, AdoptConfig(paths=paths), (), progress)
 
 

@@ -52,6 +52,8 @@ class SilentProgress:
 EXAMPLE_CHARACTERS = 200
 MAX_DOMAINS = 2000
 """Sites that the report of a shard holds."""
+MAX_SUMMED_DOMAINS = 100_000
+"""Sites that are held while the reports of shards are added up."""
 NUM_REPORTED_DOMAINS = 20
 _SEED = 0x9E3779B9
 
@@ -136,7 +138,7 @@ def add_reports(reports: Iterable[StageReport], unit: str, num_examples: int = 5
     dropped: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     statuses: Counter[str] = Counter()
-    domains: dict[str, Counter[str]] = {}
+    domains: dict[str, dict[str, int]] = {}
     for report in reports:
         total.num_in += report.num_in
         total.num_out += report.num_out
@@ -148,7 +150,11 @@ def add_reports(reports: Iterable[StageReport], unit: str, num_examples: int = 5
                 keep_sample(total.examples.setdefault(reason, []), example, num_examples)
         statuses.update(report.statuses)
         for domain, labels in report.domains.items():
-            domains.setdefault(domain, Counter()).update(labels)
+            known = domains.setdefault(domain, {})
+            for label, number in labels.items():
+                known[label] = known.get(label, 0) + number
+        if len(domains) > MAX_SUMMED_DOMAINS:  # millions of sites with a page each would fill the memory
+            domains = largest(domains, MAX_SUMMED_DOMAINS // 2)
     total.dropped = dict(sorted(dropped.items()))
     total.counts = dict(sorted(counts.items()))
     total.statuses = dict(sorted(statuses.items()))

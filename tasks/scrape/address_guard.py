@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 LOOKUP_THREADS = 32
+LOOKUP_CACHE_SECONDS = 300.0
 MAX_REMEMBERED_HOSTS = 10_000
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -98,7 +100,10 @@ def system_lookup(host: str, port: int) -> list[tuple[int, str]]:
 
 
 class AddressGuard(AbstractResolver):
-    """Resolver and judge in one: aiohttp gets addresses from here only, and only such as may be connected to."""
+    """Resolver and judge in one: aiohttp gets addresses from here only, and only such as may be connected to.
+
+    What a name led to is remembered for LOOKUP_CACHE_SECONDS, and several that ask at once share one lookup.
+    """
 
     def __init__(self, allowed: Iterable[str] = (), lookup: Lookup = system_lookup, max_seconds: float = 10.0) -> None:
         """`allowed` are "host" or "host:port" that may have private addresses; a lookup may take `max_seconds`."""
@@ -107,6 +112,8 @@ class AddressGuard(AbstractResolver):
         self._max_seconds = max_seconds
         self._refused: dict[tuple[str, int], bool] = {}
         self._admitted: set[tuple[str, int]] = set()
+        self._known: OrderedDict[tuple[str, int], tuple[float, list[tuple[int, str]]]] = OrderedDict()
+        self._asking: dict[tuple[str, int], asyncio.Future[list[tuple[int, str]]]] = {}
         self._threads = ThreadPoolExecutor(LOOKUP_THREADS, thread_name_prefix="url2lm-dns")
 
     def is_allowed(self, host: str, port: int) -> bool:
@@ -137,18 +144,10 @@ class AddressGuard(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """Addresses of `host`, private ones left out. Raises PrivateAddressError when none is left,
-        and TimeoutError when the answer takes too long."""
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(self._max_seconds):
-            found = await loop.run_in_executor(self._threads, self._lookup, host, port)
+        """What `addresses` finds, in aiohttp's form; raises what it raises."""
         results: list[ResolveResult] = []
-        for found_family, text in found:
+        for found_family, text in await self.addresses(host, port):
             if family not in (socket.AF_UNSPEC, found_family):
-                continue
-            if self.is_allowed(host, port):
-                self._admitted.add((text, port))
-            elif not is_public(ipaddress.ip_address(text.split("%", 1)[0])):
                 continue
             entry: ResolveResult = {
                 "hostname": host,
@@ -159,9 +158,41 @@ class AddressGuard(AbstractResolver):
                 "flags": socket.AI_NUMERICHOST,
             }
             results.append(entry)
-        if not results and found:
-            raise PrivateAddressError(f"{host} has only private addresses")
         return results
+
+    async def addresses(self, host: str, port: int) -> list[tuple[int, str]]:
+        """(family, address) pairs of `host`, private ones left out.
+
+        Raises PrivateAddressError when none is left, TimeoutError when the answer takes too long, and the gaierror
+        of the lookup.
+        """
+        loop = asyncio.get_running_loop()
+        key = (host, port)
+        known = self._known.get(key)
+        if known is not None and known[0] > loop.time():
+            self._known.move_to_end(key)
+            return known[1]
+        if (asking := self._asking.get(key)) is None:
+            asking = self._asking[key] = loop.run_in_executor(self._threads, self._lookup, host, port)
+            asking.add_done_callback(lambda _: self._asking.pop(key, None))
+        async with asyncio.timeout(self._max_seconds):
+            # the page that asks first may be cancelled; the others still wait for the answer
+            found = await asyncio.shield(asking)
+        results = [(family, text) for family, text in found if self._may_connect(host, port, text)]
+        if not results:
+            if found:
+                raise PrivateAddressError(f"{host} has only private addresses")
+            raise socket.gaierror(socket.EAI_NONAME, f"{host} has no address")
+        self._known[key] = (loop.time() + LOOKUP_CACHE_SECONDS, results)
+        while len(self._known) > MAX_REMEMBERED_HOSTS:
+            self._known.popitem(last=False)
+        return results
+
+    def _may_connect(self, host: str, port: int, text: str) -> bool:
+        if self.is_allowed(host, port):
+            self._admitted.add((text, port))
+            return True
+        return is_public(ipaddress.ip_address(text.split("%", 1)[0]))
 
     def open_socket(
         self, address_info: tuple[int | socket.AddressFamily, int | socket.SocketKind, int, str, tuple[object, ...]]

@@ -18,7 +18,7 @@ from tasks.scrape.warc_reader import read_pages
 from tasks.stages import Stage
 from tasks.store import StageBuild
 
-WARC_SUFFIXES = (".warc", ".warc.gz")
+WARC_SUFFIXES = (".warc", ".warc.gz", ".warc.zst")
 TEXT_BYTES = "text_bytes"
 EXTRACTED = "ok"
 """Label of the pages of a site that gave a document."""
@@ -74,7 +74,7 @@ def extract_documents(build: StageBuild, config: ExtractConfig, pages: PageShard
     """
     paths = sorted(path for path in build.path_of(pages).iterdir() if path.name.endswith(WARC_SUFFIXES))
     if not paths:
-        raise UserError("pages", pages.path, "there is no WARC file", "Give .warc or .warc.gz files.")
+        raise UserError("pages", pages.path, "there is no WARC file", "Give .warc, .warc.gz or .warc.zst files.")
     shards = [(_shard_name(number), (str(path), number, config)) for number, path in enumerate(paths)]
     try:
         results = map_shards(

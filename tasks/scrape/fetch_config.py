@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from pydantic import Field, field_validator
 
 from tasks.configuration import Config, Resources, StageConfig
 
 MEGABYTE = 1 << 20
+INDEX_NAME = "pages.cdxj"
+"""The index of the WARC files of a fetch."""
 _HOST_PATTERN = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s/@:\[\]]+)(:\d{1,5})?")
 
 
@@ -40,7 +43,8 @@ class FetchLimits(Config):
 class FetchResources(Resources):
     """How fast the fetcher runs. Nothing here changes what is stored for a page.
 
-    One event loop holds all connections, or no host could be treated politely; `workers` threads compress large pages.
+    One event loop holds all connections, or no host could be treated politely; up to `workers` processes compress
+    pages.
     """
 
     max_requests: int = Field(default=256, ge=1)
@@ -83,6 +87,9 @@ class FetchConfig(StageConfig):
     """Media types that are stored; a missing or meaningless Content-Type is replaced by a look at the first bytes."""
     allow_private_hosts: tuple[str, ...] = ()
     """Hosts, as "host" or "host:port", that may be fetched although their address is private or of this machine."""
+    earlier_crawl: Path | None = None
+    """Folder of an earlier fetch (its WARC files and pages.cdxj): pages that did not change since are taken from there
+    (If-None-Match, If-Modified-Since)."""
     urls_per_shard: int = Field(default=500, ge=1)
     """URLs whose pages share one WARC file."""
     limits: FetchLimits = FetchLimits()
@@ -109,6 +116,13 @@ class FetchConfig(StageConfig):
             if not _HOST_PATTERN.fullmatch(item):
                 raise ValueError(f'{item!r} is neither "host" nor "host:port" (an IPv6 address stands in brackets)')
         return tuple(item.lower() for item in value)
+
+    @field_validator("earlier_crawl")
+    @classmethod
+    def _crawl_has_an_index(cls, value: Path | None) -> Path | None:
+        if value is not None and not (value / INDEX_NAME).is_file():
+            raise ValueError(f"{value} has no {INDEX_NAME}: give the folder of a finished fetch, as `inspect` names it")
+        return value
 
     @property
     def user_agent_header(self) -> str:

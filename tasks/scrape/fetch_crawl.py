@@ -1,7 +1,8 @@
 """The crawl: URLs go to the network in list order, pages come back in any order, shards are written in list order.
 
 Shards overlap: while the slow pages of one are awaited, the URLs of the next are under way, up to
-`max_queued_urls` of them. A shard is written when it and all before it are complete.
+`max_queued_urls` of them. A shard is written when it and all before it are complete. The URLs of a site wait in a
+queue of its own that a few tasks work off: a task for each waiting URL would cost more than fetching a small page.
 """
 
 from __future__ import annotations
@@ -9,21 +10,40 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tasks.errors import StageError
 from tasks.progress import StageReport
 from tasks.scrape.address_guard import Lookup, system_lookup
 from tasks.scrape.fetch import PageFetcher
 from tasks.scrape.fetch_config import FetchConfig
-from tasks.scrape.fetch_outcome import FetchReason
+from tasks.scrape.fetch_outcome import FetchOutcome, FetchReason
 from tasks.scrape.fetch_shard import OpenShard, ShardFiles, UrlKeys, read_outcomes
-from tasks.scrape.warc_writer import gzip_member, response_record
+from tasks.scrape.fetch_spool import NO_FACTS, Row
+from tasks.scrape.page_archive import PageArchive, Record
 
-INLINE_BYTES = 1 << 16
-"""Records up to this size are compressed on the event loop: handing them to a thread costs more than the work."""
+Finished = tuple[OpenShard, int, FetchOutcome]
+"""A URL that was fetched: its shard, its place there, and how it ended."""
+MIN_SITE_TASKS = 16
+"""Tasks of a site with few requests in flight: the pages of a URL shortener are elsewhere, and some wait for a retry.
+With as many tasks as requests none has to wait for its turn."""
+
+
+@dataclass(slots=True)
+class SiteQueue:
+    """URLs of one site that wait, and the tasks that work on them."""
+
+    waiting: deque[tuple[OpenShard, int]] = field(default_factory=deque)
+    num_tasks: int = 0
+
+
+def site_of(url: str) -> str:
+    """What stands where a URL has its host and port."""
+    parts = url.split("/", 3)
+    return parts[2].lower() if len(parts) > 2 else ""
 
 
 @dataclass
@@ -40,9 +60,8 @@ class Crawl:
     """URLs that have an outcome."""
     num_pages: int = 0
     """Pages among them, before those are counted twice that redirects brought twice."""
-    reports: list[StageReport] = field(default_factory=list)
-    """Of the finished shards, in order."""
     shards: list[ShardFiles] = field(default_factory=list)
+    """The finished ones, in order."""
 
     def __post_init__(self) -> None:
         self._url_keys, self._page_keys = UrlKeys(), UrlKeys()
@@ -67,11 +86,14 @@ class Crawl:
         window = resources.max_queued_urls // self.config.urls_per_shard + 2
         self._queue: asyncio.Queue[OpenShard | None] = asyncio.Queue()
         self._open_shards = asyncio.Semaphore(window)
-        self._open_urls = asyncio.Semaphore(resources.max_queued_urls)
+        self._num_open, self._room = 0, asyncio.Event()
+        self._sites: dict[str, SiteQueue] = {}
+        self._max_site_tasks = max(MIN_SITE_TASKS, resources.max_requests_per_host)
         opened: list[OpenShard] = []
-        self._threads = ThreadPoolExecutor(resources.workers, thread_name_prefix="url2lm-warc")
+        archive = self._archive = PageArchive[Finished](resources.workers, self._keep)
         try:
             async with PageFetcher(self.config, self.lookup) as fetcher, asyncio.TaskGroup() as group:
+                self._group = group
                 group.create_task(self._write_in_order(opened))
                 for index in itertools.count():
                     chunk = list(itertools.islice(urls, self.config.urls_per_shard))
@@ -83,11 +105,14 @@ class Crawl:
                     opened.append(shard)
                     self._queue.put_nowait(shard)
                     for place in shard.todo:
-                        await self._open_urls.acquire()
-                        group.create_task(self._fetch(fetcher, shard, place))
+                        if self._num_open >= resources.max_queued_urls:
+                            self._room.clear()
+                            await self._room.wait()
+                        self._num_open += 1
+                        self._enqueue(fetcher, shard, place)
                 self._queue.put_nowait(None)
         finally:
-            self._threads.shutdown(wait=True)
+            archive.close()
             for shard in opened:
                 shard.close()
 
@@ -100,7 +125,7 @@ class Crawl:
             for row in read_outcomes(files.outcomes):
                 if row["reason"] == FetchReason.OK:
                     self._page_keys.add(str(row["final_url"]))
-            self._finish(files, done.report)
+            self._finish(files)
             self.num_finished += len(chunk)
             return None
         self._all_finished = False
@@ -108,32 +133,59 @@ class Crawl:
         self.num_finished += shard.num_ready
         return shard
 
-    def _finish(self, files: ShardFiles, report: StageReport) -> None:
+    def reports(self) -> Iterator[StageReport]:
+        """The reports of the finished shards, in order; read again, because together they can be large."""
+        for files in self.shards:
+            if (marker := files.finished()) is None:
+                raise StageError(f"{files.marker} or the files it names were changed during the crawl")
+            yield marker.report
+
+    def _finish(self, files: ShardFiles) -> None:
         files.spool.unlink(missing_ok=True)
         self.shards.append(files)
-        self.reports.append(report)
         self._open_shards.release()
+
+    def _enqueue(self, fetcher: PageFetcher, shard: OpenShard, place: int) -> None:
+        site = site_of(shard.urls[place])
+        queue = self._sites.get(site)
+        if queue is None:
+            queue = self._sites[site] = SiteQueue()
+        queue.waiting.append((shard, place))
+        if queue.num_tasks < self._max_site_tasks:
+            queue.num_tasks += 1
+            self._group.create_task(self._work(fetcher, site, queue))
+
+    async def _work(self, fetcher: PageFetcher, site: str, queue: SiteQueue) -> None:
+        while queue.waiting:
+            await self._fetch(fetcher, *queue.waiting.popleft())
+        queue.num_tasks -= 1
+        if queue.num_tasks == 0:
+            del self._sites[site]
 
     async def _fetch(self, fetcher: PageFetcher, shard: OpenShard, place: int) -> None:
         outcome, page = await fetcher.fetch(shard.urls[place])
-        record, date = b"", ""
-        if page is not None:
-            date = page.date
-            plain = response_record(outcome.url, page)
-            if len(plain) <= INLINE_BYTES:
-                record = gzip_member(plain)
-            else:
-                loop = asyncio.get_running_loop()
-                record = await loop.run_in_executor(self._threads, gzip_member, plain)
-        shard.keep(place, outcome, date, record)
-        self.num_finished += 1
-        self.num_pages += page is not None
-        self._open_urls.release()
+        if page is None:
+            self._keep([((shard, place, outcome), (NO_FACTS, b""))])
+        else:
+            await self._archive.put(self._group, (shard, place, outcome), outcome.url, page)
+
+    def _keep(self, finished: Sequence[tuple[Finished, Record]]) -> None:
+        """URLs that need nothing any more go to the spools of their shards."""
+        rows: dict[OpenShard, list[Row]] = {}
+        for (shard, place, outcome), (facts, record) in finished:
+            rows.setdefault(shard, []).append((place, outcome, facts, record))
+            self.num_pages += bool(record)
+        self.num_finished += len(finished)
+        self._num_open -= len(finished)
+        if self._num_open < self.config.resources.max_queued_urls:
+            self._room.set()
+        for shard, kept in rows.items():
+            shard.keep(kept)
 
     async def _write_in_order(self, opened: list[OpenShard]) -> None:
-        loop = asyncio.get_running_loop()
         while (shard := await self._queue.get()) is not None:
             await shard.complete.wait()
-            done = await loop.run_in_executor(self._threads, shard.write, self.config, self._page_keys)
+            await asyncio.to_thread(shard.write, self.config, self._page_keys)
             opened.remove(shard)
-            self._finish(shard.files, done.report)
+            self._finish(shard.files)
+        self._archive.finish()

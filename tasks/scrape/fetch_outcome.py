@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 import orjson
 
@@ -138,3 +139,21 @@ class FetchedPage:
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     """As received, in order."""
     body: bytes = b""
+
+    def header(self, name: bytes) -> str:
+        """The first header of that name (in lower case), with bytes read as Latin-1; empty when there is none."""
+        return next((value.decode("latin-1") for field, value in self.headers if field.lower() == name), "")
+
+
+class PageFacts(NamedTuple):
+    """What is kept of a page beside its record: for the index, and for asking again later."""
+
+    date: str = ""
+    """When the answer began, RFC 3339, UTC."""
+    status: int = 0
+    """The status of the stored answer."""
+    mime: str = ""
+    digest: str = ""
+    """Of the body, "sha1:" and base32."""
+    etag: str = ""
+    last_modified: str = ""

@@ -17,12 +17,14 @@ from tasks.progress import StageReport
 from tasks.records import ZSTD_LEVEL, read_lines
 from tasks.scrape.fetch_config import FetchConfig
 from tasks.scrape.fetch_outcome import FetchOutcome, FetchReason
-from tasks.scrape.fetch_spool import Spool, SpooledPage
+from tasks.scrape.fetch_spool import NO_FACTS, Row, Spool, SpooledPage
 from tasks.scrape.public_suffix import site_of_url
+from tasks.scrape.warc_index import IndexEntry, write_part
 from tasks.scrape.warc_writer import gzip_member, warcinfo_record
 
 RECENT_KEYS = 1 << 17
 EARLIEST_DATE = "1970-01-01T00:00:00Z"
+NOT_MODIFIED = 304
 
 
 class UrlKeys:
@@ -42,7 +44,7 @@ class UrlKeys:
         if key in self._recent:
             return False
         wanted = np.uint64(key)
-        place = int(np.searchsorted(self._sorted, wanted))
+        place = int(self._sorted.searchsorted(wanted))
         if place < len(self._sorted) and self._sorted[place] == wanted:
             return False
         self._recent.add(key)
@@ -70,6 +72,7 @@ class ShardFiles:
         self.pages = f"pages-{index:05d}.warc.gz"
         self.outcomes = scratch / f"outcomes-{index:05d}.zst"
         self.log = scratch / f"log-{index:05d}.zst"
+        self.index = scratch / f"index-{index:05d}.cdxj"
         self.spool = scratch / f"spool-{index:05d}"
         self.marker = scratch / f"shard-{index:05d}.json"
 
@@ -108,10 +111,10 @@ class OpenShard:
         if not self.todo:
             self.complete.set()
 
-    def keep(self, index: int, outcome: FetchOutcome, date: str, record: bytes) -> None:
-        """One more URL is finished."""
-        self._spool.append(index, outcome, date, record)
-        self._num_left -= 1
+    def keep(self, rows: Sequence[Row]) -> None:
+        """Some more URLs are finished."""
+        self._spool.append(rows)
+        self._num_left -= len(rows)
         if self._num_left == 0:
             self.complete.set()
 
@@ -128,7 +131,7 @@ class OpenShard:
         pages = self._spool.pages
         for index in self._duplicates:
             outcome = FetchOutcome(self.urls[index], FetchReason.DUPLICATE_URL)
-            pages[index] = SpooledPage(outcome, "", 0, 0)
+            pages[index] = SpooledPage(outcome, NO_FACTS, 0, 0)
         for index in range(len(self.urls)):
             page = pages[index]
             outcome = page.outcome
@@ -138,6 +141,8 @@ class OpenShard:
                 kept.append(page)
                 report.num_out += 1
                 report.count("page_bytes", outcome.num_bytes)
+                if outcome.status == NOT_MODIFIED:
+                    report.count("not_modified")
             else:
                 report.drop(outcome.reason.value, outcome.url)
             report.count("requests", outcome.num_requests)
@@ -149,7 +154,7 @@ class OpenShard:
         self._write_pages(config, kept)
         write_rows(self.files.outcomes, rows)
         write_rows(self.files.log, log)
-        sizes = {path.name: path.stat().st_size for path in (self.files.outcomes, self.files.log)}
+        sizes = {path.name: path.stat().st_size for path in (self.files.outcomes, self.files.log, self.files.index)}
         sizes[self.files.pages] = (self.files.directory / self.files.pages).stat().st_size
         marker = FinishedShard(files=sizes, report=report)
         write_whole(self.files.marker, [marker.model_dump_json().encode()])
@@ -158,11 +163,32 @@ class OpenShard:
         return marker
 
     def _write_pages(self, config: FetchConfig, kept: Sequence[SpooledPage]) -> None:
-        date = min((page.date for page in kept), default=EARLIEST_DATE)
+        """Write the WARC file and its part of the index."""
+        date = min((page.facts.date for page in kept), default=EARLIEST_DATE)
         robots = "classic" if config.respect_robots else "ignore"
         first = gzip_member(warcinfo_record(self.files.pages, date, config.user_agent_header, robots))
         records = (self._spool.read_record(page) for page in kept)
         write_whole(self.files.directory / self.files.pages, [first], records)
+        entries: list[IndexEntry] = []
+        offset = len(first)
+        for page in kept:
+            facts, length = page.facts, page.num_record_bytes
+            entries.append(
+                IndexEntry(
+                    url=page.outcome.final_url,
+                    date=facts.date,
+                    mime=facts.mime,
+                    status=facts.status,
+                    digest=facts.digest,
+                    offset=offset,
+                    length=length,
+                    file_name=self.files.pages,
+                    etag=facts.etag,
+                    last_modified=facts.last_modified,
+                )
+            )
+            offset += length
+        write_part(self.files.index, entries)
 
 
 def write_whole(path: Path, *parts: Iterable[bytes]) -> None:

@@ -9,25 +9,29 @@ from __future__ import annotations
 import dataclasses
 import struct
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 import orjson
 
-from tasks.scrape.fetch_outcome import FetchOutcome, FetchReason
+from tasks.scrape.fetch_outcome import FetchOutcome, FetchReason, PageFacts
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(FetchOutcome))
+NO_FACTS = PageFacts()
 MAGIC = 0x50414745
 _HEADER = struct.Struct("<IIIII")  # magic, index in the shard, bytes of JSON, bytes of the page, CRC-32 of both
+Row = tuple[int, FetchOutcome, PageFacts, bytes]
+"""A finished URL: its place in the shard, its outcome, and its page's facts and record (NO_FACTS and b"" for none)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpooledPage:
-    """A finished URL: its outcome, the date of its page and where its record lies in the spool."""
+    """A finished URL: its outcome, the facts of its page and where its record lies in the spool."""
 
     outcome: FetchOutcome
-    date: str
+    facts: PageFacts
     offset: int
     num_record_bytes: int
 
@@ -45,9 +49,9 @@ def _read_frames(path: Path) -> tuple[dict[int, SpooledPage], int]:
             if len(body) != num_json_bytes + num_record_bytes or zlib.crc32(body) != checksum:
                 break
             row = orjson.loads(body[:num_json_bytes])
-            date = row.pop("date")
+            facts = PageFacts(*row.pop("facts")) if "facts" in row else NO_FACTS
             outcome = FetchOutcome(**{**row, "reason": FetchReason(row["reason"])})
-            found[index] = SpooledPage(outcome, date, end + _HEADER.size + num_json_bytes, num_record_bytes)
+            found[index] = SpooledPage(outcome, facts, end + _HEADER.size + num_json_bytes, num_record_bytes)
             end += _HEADER.size + len(body)
     return found, end
 
@@ -65,15 +69,21 @@ class Spool:
         self._file.seek(end)
         self._end = end
 
-    def append(self, index: int, outcome: FetchOutcome, date: str, record: bytes) -> None:
-        """Keep one finished URL. When this returns the operating system has it: a killed process loses nothing."""
-        row = orjson.dumps({**{name: getattr(outcome, name) for name in _FIELDS}, "date": date})
-        body = row + record
-        head = _HEADER.pack(MAGIC, index, len(row), len(record), zlib.crc32(body))
-        self._file.write(head + body)
+    def append(self, rows: Sequence[Row]) -> None:
+        """Keep finished URLs. When this returns the operating system has them: a killed process loses nothing."""
+        pieces: list[bytes] = []
+        for index, outcome, facts, record in rows:
+            fields = {name: getattr(outcome, name) for name in _FIELDS}
+            if record:
+                fields["facts"] = tuple(facts)
+            row = orjson.dumps(fields)
+            checksum = zlib.crc32(record, zlib.crc32(row))
+            pieces += (_HEADER.pack(MAGIC, index, len(row), len(record), checksum), row, record)
+            place = self._end + _HEADER.size + len(row)
+            self.pages[index] = SpooledPage(outcome, facts, place, len(record))
+            self._end = place + len(record)
+        self._file.write(b"".join(pieces))
         self._file.flush()
-        self.pages[index] = SpooledPage(outcome, date, self._end + len(head) + len(row), len(record))
-        self._end += len(head) + len(body)
 
     def read_record(self, page: SpooledPage) -> bytes:
         """The gzip member of a finished page."""

@@ -1,4 +1,8 @@
-"""One request at a time, with every way it can end named: a Reply, or a FetchFailure with its reason."""
+"""One request at a time, with every way it can end named: a Reply, or a FetchFailure with its reason.
+
+The client is aiohttp: HTTP/1.1 over connections that are used again, and no HTTP/2, which aiohttp does not have. A
+polite crawl would gain little from it: its point is many requests at once over one connection to one host.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,14 @@ import asyncio
 import email.utils
 import random
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from types import SimpleNamespace
+from typing import Any
+from weakref import WeakSet
 
 import aiohttp
+from aiohttp.connector import Connection
 from multidict import CIMultiDictProxy
 from yarl import URL
 
@@ -19,16 +25,20 @@ from tasks.scrape.address_guard import AddressGuard, Lookup, system_lookup
 from tasks.scrape.body_decoder import ACCEPT_ENCODING, BodyDecoder
 from tasks.scrape.fetch_config import FetchConfig
 from tasks.scrape.fetch_outcome import FetchFailure, FetchReason
-from tasks.scrape.http_errors import explain
+from tasks.scrape.http_errors import HTTP_ERRORS, explain
 from tasks.scrape.politeness import Politeness
 
-RETRIED_STATUSES = (429, 503)
+RETRIED_STATUSES = (408, 429, 502, 503, 504)
 LARGE_PAGE_BYTES = 1 << 20
 MAX_LARGE_PAGES = 8
 FED_BYTES = 4096
 MAX_STALE_CONNECTIONS = 3
-DNS_CACHE_SECONDS = 300
+MAX_DRAINED_BYTES = 1 << 16
+"""Bytes of a body nobody wants that are read all the same, so that the connection can be used again."""
+DRAIN_SECONDS = 1.0
 KEEPALIVE_SECONDS = 5.0
+"""Longer than the usual delay between two requests to one host; with hundreds of new hosts a second the idle
+connections still are fewer than the files that may be open."""
 
 
 @dataclass(slots=True)
@@ -39,7 +49,8 @@ class Reply:
     status: int
     status_text: str
     headers: CIMultiDictProxy[str]
-    raw_headers: tuple[tuple[bytes, bytes], ...]
+    raw_headers: Sequence[tuple[bytes, bytes]]
+    """As received, in order."""
     started_at: float
     """Wall clock, seconds since the epoch."""
     body: bytes = b""
@@ -56,25 +67,8 @@ class Budget:
     seconds: float
     retries: int
     num_requests: int = 0
-    is_reused: bool = False
-    """The last request went over a connection that had served others."""
     stale_connections: int = 0
     started: float = field(default_factory=time.monotonic)
-
-    @asynccontextmanager
-    async def spend(self) -> AsyncIterator[None]:
-        """The time inside counts. Raises FetchFailure when it is used up."""
-        loop = asyncio.get_running_loop()
-        before = loop.time()
-        try:
-            async with asyncio.timeout(max(self.seconds, 0.0)) as limit:
-                yield
-        except TimeoutError as error:
-            if limit.expired():
-                raise FetchFailure(FetchReason.TIMEOUT, "the page took too long as a whole") from error
-            raise
-        finally:
-            self.seconds -= loop.time() - before
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +90,32 @@ def retry_after_seconds(header: str, now: float) -> float | None:
         return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - now)
     except (ValueError, TypeError, OverflowError):
         return None
+
+
+Conditions = Mapping[str, str] | None
+IS_REUSED: ContextVar[bool] = ContextVar("IS_REUSED", default=False)
+"""In each task: the last request went over a connection that had served others."""
+
+
+class NotingConnector(aiohttp.TCPConnector):
+    """Says of each connection it hands out whether it is a fresh one."""
+
+    def __init__(self, **settings: Any) -> None:
+        """Takes what TCPConnector takes."""
+        super().__init__(**settings)
+        self._used: WeakSet[object] = WeakSet()
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
+    ) -> Connection:
+        """A connection for the request, from the pool where one is idle."""
+        connection = await super().connect(req, traces, timeout)
+        protocol = connection.protocol
+        if protocol in self._used:
+            IS_REUSED.set(True)
+        else:
+            self._used.add(protocol)
+        return connection
 
 
 class HttpClient:
@@ -120,20 +140,17 @@ class HttpClient:
         }
 
     async def __aenter__(self) -> HttpClient:
-        limits, resources = self._config.limits, self._config.resources
-        proxied = resources.proxy is not None
-        connector = aiohttp.TCPConnector(
-            limit=resources.max_requests,
+        limits, proxied = self._config.limits, self._config.resources.proxy is not None
+        connector = NotingConnector(
+            limit=0,  # turns are the limit
             # through a proxy only the proxy is connected to, and the user named it
             resolver=None if proxied else self._guard,
             socket_factory=None if proxied else self._guard.open_socket,
-            ttl_dns_cache=DNS_CACHE_SECONDS,
+            use_dns_cache=proxied,  # the guard has its own, which is larger
             keepalive_timeout=KEEPALIVE_SECONDS,
         )
-        reuse = aiohttp.TraceConfig()
-        reuse.on_connection_reuseconn.append(_note_reuse)
+        self._loop = asyncio.get_running_loop()
         self._session = aiohttp.ClientSession(
-            trace_configs=[reuse],
             connector=connector,
             headers=self._headers,
             auto_decompress=False,
@@ -152,10 +169,11 @@ class HttpClient:
         await self._session.close()
         await self._guard.close()
 
-    async def get(self, url: URL, budget: Budget, rule: BodyRule) -> Reply:
+    async def get(self, url: URL, budget: Budget, rule: BodyRule, conditions: Conditions = None) -> Reply:
         """The answer to one URL; redirects are the caller's business. Tries again what may heal.
 
-        Raises FetchFailure. 429 and 503 that stay are returned like any other status.
+        `conditions` are further header fields. Raises FetchFailure. A status that was tried again and stays is
+        returned like any other.
         """
         host = url.raw_host or ""
         if self._guard.refuses(host, url.port or 0):
@@ -165,20 +183,22 @@ class HttpClient:
             failure: FetchFailure | None = None
             reply: Reply | None = None
             asked_seconds: float | None = None
-            async with self.politeness.turn(host):
-                try:
-                    reply = await self._request(url, budget, rule)
-                    self.politeness.connected(host)
-                except FetchFailure as error:
-                    failure = error
-                    if error.is_connection:
-                        self.politeness.failed(host, error)
-                    else:
-                        self.politeness.connected(host)
-                if reply is not None and reply.status in RETRIED_STATUSES:
+            turn = await self.politeness.take_turn(host)
+            try:
+                reply = await self._request(url, conditions, budget, rule)
+                self.politeness.connected(host)
+                if reply.status in RETRIED_STATUSES:
                     asked_seconds = self._asked_seconds(reply)
                     if asked_seconds:
                         self.politeness.pause(host, asked_seconds)
+            except FetchFailure as error:
+                failure = error
+                if error.is_connection:
+                    self.politeness.failed(host, error)
+                else:
+                    self.politeness.connected(host)
+            finally:
+                self.politeness.end_turn(turn)
             if failure is not None and self._was_stale(failure, budget):
                 continue
             healthy = reply is not None and reply.status not in RETRIED_STATUSES
@@ -199,7 +219,7 @@ class HttpClient:
     def _was_stale(self, failure: FetchFailure, budget: Budget) -> bool:
         """True when the server had closed an idle connection just before it was used again: that is nobody's failure
         (RFC 9112, section 9.3.1), and the request goes out again at once."""
-        if failure.reason != FetchReason.CONNECTION_RESET or not budget.is_reused:
+        if failure.reason != FetchReason.CONNECTION_RESET or not IS_REUSED.get():
             return False
         budget.stale_connections += 1
         return budget.stale_connections <= MAX_STALE_CONNECTIONS
@@ -216,43 +236,60 @@ class HttpClient:
             return asked_seconds + share * min(1.0, self._config.resources.backoff_seconds)
         return self._config.resources.backoff_seconds * float(2**attempt) * (1.0 + share)
 
-    async def _request(self, url: URL, budget: Budget, rule: BodyRule) -> Reply:
+    async def _request(self, url: URL, conditions: Conditions, budget: Budget, rule: BodyRule) -> Reply:
         budget.num_requests += 1
-        budget.is_reused = False
+        IS_REUSED.set(False)
         status = 0
+        started = self._loop.time()
         try:
             async with (
-                budget.spend(),
+                asyncio.timeout_at(started + max(budget.seconds, 0.0)) as limit,
                 self._session.get(
-                    url, allow_redirects=False, proxy=self._config.resources.proxy, trace_request_ctx=budget
+                    url, headers=conditions, allow_redirects=False, proxy=self._config.resources.proxy
                 ) as response,
             ):
                 status = response.status
-                reply = Reply(
-                    url=url,
-                    status=status,
-                    status_text=response.reason or "",
-                    headers=response.headers,
-                    raw_headers=response.raw_headers,
-                    started_at=time.time(),
-                )
-                if rule.wants(reply.status, reply.headers):
+                reply = Reply(url, status, response.reason or "", response.headers, response.raw_headers, time.time())
+                if rule.wants(status, reply.headers):
                     reply.body = await self._read_body(response, rule)
+                else:
+                    await self._drain(response)
                 return reply
         except FetchFailure as failure:
             failure.status = status
             raise
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            named = explain(error)
+        except HTTP_ERRORS as error:
+            if isinstance(error, TimeoutError) and limit.expired():
+                named = FetchFailure(FetchReason.TIMEOUT, "the page took too long as a whole")
+            else:
+                named = explain(error)
             named.status = status
             raise named from error
+        finally:
+            budget.seconds -= self._loop.time() - started
+
+    async def _drain(self, response: aiohttp.ClientResponse) -> None:
+        """Read a short body that is not wanted: what came so far is a whole answer, whatever happens here."""
+        content = response.content
+        if content.at_eof() or (response.content_length or 0) > MAX_DRAINED_BYTES:
+            return
+        num_bytes = 0
+        try:
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while num_bytes <= MAX_DRAINED_BYTES and (piece := await content.readany()):
+                    num_bytes += len(piece)
+        except HTTP_ERRORS:
+            response.close()
 
     async def _read_body(self, response: aiohttp.ClientResponse, rule: BodyRule) -> bytes:
+        content, length = response.content, response.content_length
+        if (length or 0) > rule.max_body_bytes:
+            raise FetchFailure(FetchReason.TOO_LARGE, f"Content-Length {length}")
         encoding = ", ".join(response.headers.getall("Content-Encoding", ()))
+        is_plain = not encoding and "Transfer-Encoding" not in response.headers
+        if is_plain and length is not None and length <= min(LARGE_PAGE_BYTES, rule.max_page_bytes):
+            return await content.read()  # the parser gives `length` bytes, or says that there are fewer
         decoder = BodyDecoder(encoding, rule.max_body_bytes, rule.max_page_bytes)
-        if (response.content_length or 0) > rule.max_body_bytes:
-            raise FetchFailure(FetchReason.TOO_LARGE, f"Content-Length {response.content_length}")
-        content = response.content
         while piece := await content.readany():
             if not encoding and len(piece) + decoder.num_page_bytes <= LARGE_PAGE_BYTES:
                 decoder.feed(piece)
@@ -271,9 +308,3 @@ class HttpClient:
                             piece = await content.readany()
                         return decoder.finish()
         return decoder.finish()
-
-
-async def _note_reuse(
-    session: aiohttp.ClientSession, context: SimpleNamespace, params: aiohttp.TraceConnectionReuseconnParams
-) -> None:
-    context.trace_request_ctx.is_reused = True

@@ -13,10 +13,12 @@ from tasks.scrape.address_guard import PrivateAddressError
 from tasks.scrape.fetch_outcome import FetchFailure, FetchReason
 
 RESET_ERRORS = (errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED)
+HTTP_ERRORS = (aiohttp.ClientError, OSError, ValueError)
+"""What a request may raise: time-outs are OSErrors, a host that cannot be encoded is a ValueError."""
 
 
 def explain(error: Exception) -> FetchFailure:
-    """The failure that stands for an exception of the HTTP client. Raises TransientError when this machine is out of
+    """The failure that stands for an exception of HTTP_ERRORS. Raises TransientError when this machine is out of
     file descriptors: that says nothing about any page."""
     text = f"{type(error).__name__}: {error}"
     inner = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error

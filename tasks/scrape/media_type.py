@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from tasks.scrape.fetch_outcome import FetchFailure, FetchReason
 
@@ -42,11 +43,13 @@ SNIFFED_BYTES = 1445
 UTF_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 
 
+@lru_cache(maxsize=1024)
 def media_type(header: str) -> str:
     """The media type of a Content-Type header in lower case, without its parameters."""
     return header.split(";", 1)[0].split(",", 1)[0].strip().lower()
 
 
+@lru_cache(maxsize=1024)
 def is_meaningless(header: str) -> bool:
     """True when the header says nothing about the body."""
     kind = media_type(header)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from tasks.scrape.fetch_outcome import FetchFailure
 
@@ -55,21 +53,31 @@ class Politeness:
             if turns.users == 0 and turns.next_start <= now:
                 del self._hosts[name]
 
-    @asynccontextmanager
-    async def turn(self, host: str) -> AsyncIterator[None]:
-        """Wait for a turn at `host` and hold it. Raises FetchFailure when the host was given up."""
+    async def take_turn(self, host: str) -> HostTurns:
+        """Wait for a turn at `host`; it is held until `end_turn`. Raises FetchFailure when the host was given up."""
         turns = self._host(host)
         turns.users += 1
         try:
-            async with turns.free:
+            await turns.free.acquire()
+            try:
                 if turns.delay_seconds > 0 or turns.next_start > 0:
                     await self._wait_for_start(turns)
                 if turns.failure is not None and turns.num_failures >= self._max_host_failures:
                     raise FetchFailure(turns.failure.reason, f"host given up: {turns.failure.detail}")
-                async with self._all:
-                    yield
-        finally:
+                await self._all.acquire()
+            except BaseException:
+                turns.free.release()
+                raise
+        except BaseException:
             turns.users -= 1
+            raise
+        return turns
+
+    def end_turn(self, turns: HostTurns) -> None:
+        """Let the next one in."""
+        self._all.release()
+        turns.free.release()
+        turns.users -= 1
 
     async def _wait_for_start(self, turns: HostTurns) -> None:
         loop = asyncio.get_running_loop()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from yarl import URL
 
 from tasks.scrape.fetch_outcome import FetchFailure, FetchReason
@@ -11,16 +13,17 @@ REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 MAX_URL_CHARACTERS = 8000
 
 
-def _has_controls(text: str) -> bool:
-    return any(character < " " or character == "\x7f" for character in text)
+_CONTROLS = re.compile("[\x00-\x1f\x7f]")
 
 
 def parse_url(text: str) -> URL:
     """The URL that is requested for a line of the list, without its fragment. Raises FetchFailure(bad_url)."""
-    if len(text) > MAX_URL_CHARACTERS or _has_controls(text):
+    if len(text) > MAX_URL_CHARACTERS or _CONTROLS.search(text):
         raise FetchFailure(FetchReason.BAD_URL, "too long, or with control characters")
     try:
-        url = URL(text).with_fragment(None)
+        url = URL(text)
+        if url.raw_fragment or "#" in text:
+            url = url.with_fragment(None)
     except ValueError as error:
         raise FetchFailure(FetchReason.BAD_URL, str(error)) from error
     return _checked(url, FetchReason.BAD_URL)
@@ -28,14 +31,14 @@ def parse_url(text: str) -> URL:
 
 def redirect_target(reply: Reply) -> URL:
     """Where a redirect leads, without fragment. Raises FetchFailure(bad_redirect)."""
-    # aiohttp decodes headers as UTF-8 and keeps other bytes as half surrogates; servers mean Latin-1 by them
+    # headers are decoded as UTF-8 with other bytes kept as half surrogates; servers mean Latin-1 by them
     location = reply.header("Location").strip()
     raw = location.encode("utf-8", "surrogateescape")
     try:
         location = raw.decode("utf-8")
     except UnicodeDecodeError:
         location = raw.decode("latin-1")
-    if not location or len(location) > MAX_URL_CHARACTERS or _has_controls(location):
+    if not location or len(location) > MAX_URL_CHARACTERS or _CONTROLS.search(location):
         raise FetchFailure(FetchReason.BAD_REDIRECT, f"Location {location[:80]!r}", status=reply.status)
     try:
         url = reply.url.join(URL(location)).with_fragment(None)

@@ -20,6 +20,9 @@ MAX_ROBOTS_REDIRECTS = 5  # section 2.3.1.2
 MAX_REMEMBERED_SITES = 5000
 
 
+Origin = tuple[str, str | None, int | None]
+
+
 @dataclass(frozen=True, slots=True)
 class SiteRules:
     """What a site says. `failure` stands for every page of the site; without `parsed` all is allowed."""
@@ -36,14 +39,14 @@ class RobotsCache:
     def __init__(self, config: FetchConfig, client: HttpClient) -> None:
         """Rules are asked for with `client`, so guard, politeness and limits hold for robots.txt too."""
         self._config, self._client = config, client
-        self._sites: OrderedDict[URL, asyncio.Task[SiteRules]] = OrderedDict()
+        self._sites: OrderedDict[Origin, asyncio.Task[SiteRules]] = OrderedDict()
 
     async def check(self, url: URL) -> None:
         """Raises FetchFailure when `url` may not be fetched."""
-        origin = url.origin()
+        origin = (url.scheme, url.raw_host, url.port)
         task = self._sites.get(origin)
         if task is None:
-            task = self._sites[origin] = asyncio.create_task(self._load(origin))
+            task = self._sites[origin] = asyncio.create_task(self._load(url.origin()))
             self._forget_oldest()
         self._sites.move_to_end(origin)
         # The page that asks first may be cancelled; the others still wait for the answer.

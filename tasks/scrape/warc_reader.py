@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from fastwarc.warc import ArchiveIterator, WarcRecord, WarcRecordType
 
@@ -12,9 +13,11 @@ from tasks.errors import CorruptInputError
 from tasks.records import Page, read_bytes
 from tasks.scrape.body_decoder import BodyDecoder
 from tasks.scrape.fetch_outcome import FetchFailure
+from tasks.scrape.warc_zstd import ZstdWarc
 
 REQUESTED_URL_FIELD = "WARC-Requested-URI"
 MAX_DECODED_BYTES = 64 << 20
+CHECKED_BYTES = 1 << 20
 _STATUS = re.compile(rb"HTTP/\d(?:\.\d)? +(\d{3})\b")
 _HEAD_END = re.compile(rb"\r?\n\r?\n")
 _CHUNK = re.compile(rb"\s*([0-9a-fA-F]{1,8})[ \t]*(?:;[^\r\n]*)?\r?\n")
@@ -30,8 +33,9 @@ def read_pages(path: Path) -> Iterator[Page]:
     """
     _check_whole(path)
     try:
-        with path.open("rb") as stream:
-            for record in ArchiveIterator(stream, record_types=WarcRecordType.response, parse_http=False):
+        with ZstdWarc(path) if path.suffix == ".zst" else path.open("rb") as stream:
+            source = cast(BinaryIO, stream)  # read and tell are all that is asked of it
+            for record in ArchiveIterator(source, record_types=WarcRecordType.response, parse_http=False):
                 block = record.reader.read()
                 if len(block) < record.content_length or "Content-Length" not in record.headers:
                     raise CorruptInputError(f"{path}: the record of {_target(record)} is cut short")
@@ -45,6 +49,10 @@ def _check_whole(path: Path) -> None:
     if path.suffix == ".gz":
         for _ in read_bytes(path):
             pass
+    elif path.suffix == ".zst":
+        with ZstdWarc(path) as stream:
+            while stream.read(CHECKED_BYTES):
+                pass
 
 
 def _target(record: WarcRecord) -> str:

@@ -32,7 +32,8 @@ def gzip_member(data: bytes) -> bytes:
     return GZIP_HEADER + body + struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)
 
 
-def _sha1(*parts: bytes) -> str:
+def sha1_digest(*parts: bytes) -> str:
+    """The digest of WARC-Payload-Digest: "sha1:" and base32."""
     digest = hashlib.sha1(usedforsecurity=False)
     for part in parts:
         digest.update(part)
@@ -85,10 +86,12 @@ def http_block(page: FetchedPage) -> bytes:
     return b"\r\n".join(lines) + b"\r\n\r\n"
 
 
-def response_record(requested_url: str, page: FetchedPage) -> bytes:
-    """A response record. Its id follows from the two URLs and the body, so that a second run gives the same one."""
+def response_record(requested_url: str, page: FetchedPage, payload_digest: str) -> bytes:
+    """A response record; `payload_digest` is `sha1_digest` of the body.
+
+    Its id follows from the two URLs and the body, so that a second run gives the same one.
+    """
     block = http_block(page)
-    payload_digest = _sha1(page.body)
     name = "\n".join((requested_url, page.final_url, payload_digest))
     fields = [
         ("WARC-Type", "response"),
@@ -97,7 +100,7 @@ def response_record(requested_url: str, page: FetchedPage) -> bytes:
         ("WARC-Target-URI", page.final_url),
         (REQUESTED_URI_FIELD, requested_url),
         ("WARC-Payload-Digest", payload_digest),
-        ("WARC-Block-Digest", _sha1(block, page.body)),
+        ("WARC-Block-Digest", sha1_digest(block, page.body)),
         ("Content-Type", "application/http;msgtype=response"),
     ]
     return _record(fields, block, page.body)

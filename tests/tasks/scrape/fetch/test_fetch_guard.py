@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+import time
 
 import pytest
 from hypothesis import given
@@ -134,7 +135,7 @@ def test_private_addresses_of_a_mixed_name_are_left_out() -> None:
     async def work() -> list[str]:
         guard = AddressGuard(lookup=lambda host, port: [(socket.AF_INET, "10.0.0.1"), (socket.AF_INET, "8.8.8.8")])
         try:
-            return [entry["host"] for entry in await guard.resolve("mixed.example", 80)]
+            return [address for _, address in await guard.addresses("mixed.example", 80)]
         finally:
             await guard.close()
 
@@ -146,3 +147,38 @@ def test_the_last_look_is_at_the_socket() -> None:
         AddressGuard().open_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 80)))
     opened = AddressGuard().open_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("8.8.8.8", 80)))
     opened.close()
+
+
+def test_a_name_is_looked_up_once_for_all_who_ask_and_for_a_while() -> None:
+    calls: list[str] = []
+
+    def lookup(host: str, port: int) -> list[tuple[int, str]]:
+        calls.append(host)
+        time.sleep(0.05)
+        return [(socket.AF_INET, "8.8.8.8")]
+
+    async def work() -> None:
+        guard = AddressGuard(lookup=lookup)
+        first = asyncio.create_task(guard.addresses("town.example", 80))
+        others = [asyncio.create_task(guard.addresses("town.example", 80)) for _ in range(5)]
+        await asyncio.sleep(0.01)
+        first.cancel()
+        assert await asyncio.gather(*others) == [[(socket.AF_INET, "8.8.8.8")]] * 5
+        assert await guard.addresses("town.example", 80) == [(socket.AF_INET, "8.8.8.8")]
+        await guard.close()
+
+    asyncio.run(work())
+    assert calls == ["town.example"]
+
+
+def test_a_name_without_address_is_a_failed_lookup_and_not_remembered() -> None:
+    answers: list[list[tuple[int, str]]] = [[], [(socket.AF_INET, "8.8.8.8")]]
+
+    async def work() -> None:
+        guard = AddressGuard(lookup=lambda host, port: answers.pop(0))
+        with pytest.raises(socket.gaierror):
+            await guard.addresses("town.example", 80)
+        assert await guard.addresses("town.example", 80) == [(socket.AF_INET, "8.8.8.8")]
+        await guard.close()
+
+    asyncio.run(work())

@@ -18,11 +18,13 @@ from hypothesis import strategies as st
 
 from tasks.scrape import fetch_shard
 from tasks.scrape.body_decoder import BodyDecoder
-from tasks.scrape.fetch_outcome import FetchedPage, FetchFailure, FetchOutcome, FetchReason
+from tasks.scrape.fetch_outcome import FetchedPage, FetchFailure, FetchOutcome, FetchReason, PageFacts
 from tasks.scrape.fetch_shard import UrlKeys
 from tasks.scrape.fetch_spool import Spool
 from tasks.scrape.http_client import retry_after_seconds
-from tasks.scrape.warc_writer import gzip_member, response_record
+from tasks.scrape.warc_writer import gzip_member, response_record, sha1_digest
+
+FACTS = PageFacts("2026-01-01T00:00:00Z", 200, "text/html", "sha1:X", 'W/"é"', "Tue, 01 Dec 2026 03:18:22 GMT")
 
 
 def _outcome(place: int) -> FetchOutcome:
@@ -39,7 +41,7 @@ def test_a_damaged_spool_keeps_its_first_whole_frames(seed: int, kind: str) -> N
         with Spool(path) as spool:
             for place in range(4):
                 record = chance.randbytes(chance.randrange(60))
-                spool.append(place, _outcome(place), "2026-01-01T00:00:00Z", record)
+                spool.append([(place, _outcome(place), FACTS, record)])
                 written[place] = record
                 sizes.append(path.stat().st_size)
         data = bytearray(path.read_bytes())
@@ -57,8 +59,9 @@ def test_a_damaged_spool_keeps_its_first_whole_frames(seed: int, kind: str) -> N
             assert set(spool.pages) >= set(range(whole))
             for place in range(whole):
                 assert spool.pages[place].outcome == _outcome(place)
+                assert spool.pages[place].facts == (FACTS if written[place] else PageFacts())
                 assert spool.read_record(spool.pages[place]) == written[place]
-            spool.append(9, _outcome(9), "", b"more")
+            spool.append([(9, _outcome(9), FACTS, b"more")])
         with Spool(path) as spool:
             assert spool.read_record(spool.pages[9]) == b"more"
     finally:
@@ -133,11 +136,11 @@ def test_gzip_members_are_gzip(data: bytes) -> None:
 @given(st.binary(max_size=200))
 def test_digests_are_base32_sha1(body: bytes) -> None:
     page = FetchedPage("http://x/", "2026-01-01T00:00:00Z", 200, "OK", [(b"Transfer-Encoding", b"chunked")], body)
-    record = response_record("http://x/", page)
+    record = response_record("http://x/", page, sha1_digest(page.body))
     digest = base64.b32encode(hashlib.sha1(body).digest())
     assert b"WARC-Payload-Digest: sha1:" + digest + b"\r\n" in record
     assert b"\r\nX-Archive-Orig-Transfer-Encoding: chunked\r\n" in record
-    assert record == response_record("http://x/", page)
+    assert record == response_record("http://x/", page, sha1_digest(page.body))
 
 
 @given(st.lists(st.integers(0, 60)))

@@ -30,6 +30,8 @@ def clean_shard(shard: tuple[str, CleanConfig], directory: Path) -> tuple[list[s
                 report.count("repaired")
             if judgement.language:
                 report.count(f"language:{judgement.language}")
+            if judgement.is_mixed:
+                report.count("mixed_languages")
             if judgement.reason is not None:
                 report.drop(judgement.reason.value, example_of(row.document))
                 continue

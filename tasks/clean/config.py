@@ -7,7 +7,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from tasks.clean.languages import LANGDETECT_CODES, base_code, is_installed
+from tasks.clean.languages import DETECTOR_CODES, base_code, canonical_code, is_installed
 from tasks.configuration import Resources, StageConfig
 from tasks.errors import nearest
 
@@ -26,12 +26,16 @@ class CleanConfig(StageConfig):
 
     min_tokens: int = Field(default=128, ge=0)
     """Documents with fewer GPT-2 tokens are dropped (the end-of-document token does not count); 0 keeps all."""
-    language_detector: Annotated[DetectorName, BeforeValidator(_known_detector)] = "langdetect"
-    """What decides the language: langdetect, pycld2 (faster, when it is installed), or none, which keeps every one."""
+    language_detector: Annotated[DetectorName, BeforeValidator(_known_detector)] = "pycld2"
+    """What decides the language: pycld2 (fast, 160 languages), langdetect (as in Megatron-LM's tools, 55 languages),
+    or none, which keeps every document. tasks/clean/language.py has the figures behind the default."""
     languages: tuple[str, ...] = ("en",)
-    """Language codes (ISO 639-1, such as en, zh or zh-tw) that are kept; empty keeps all and only counts."""
+    """Language codes (ISO 639-1, such as en, ja, zh or zh-tw) that are kept; empty keeps all and only counts."""
     min_language_probability: float = Field(default=0.5, ge=0, le=1)
-    """A language counts only when the detector is at least so sure."""
+    """A language counts only with at least this score. pycld2: the share of the text that is in the language, so that
+    0.5 keeps mixed text that is mostly in it; langdetect: how probable the language is."""
+    keep_unknown_language: bool = False
+    """Keep documents in which no language is found: too short for the detector, or digits and signs alone."""
     unescape_html: bool = True
     """Turn entities such as &amp; into characters, in the whole document alike."""
     uncurl_quotes: bool = True
@@ -48,11 +52,10 @@ class CleanConfig(StageConfig):
                 f"language_detector = {self.language_detector!r}: the package {self.language_detector} is not "
                 f"installed. Run: pip install {self.language_detector}, or use language_detector = 'langdetect'"
             )
-        if self.language_detector == "langdetect":
-            known = {*LANGDETECT_CODES, *map(base_code, LANGDETECT_CODES)}
-            for code in self.languages:
-                if code.lower() not in known and base_code(code) not in known:
-                    raise ValueError(f"languages: langdetect does not know {code!r}. {nearest(code, known)}")
+        known = {*DETECTOR_CODES[self.language_detector], *map(base_code, DETECTOR_CODES[self.language_detector])}
+        for code in self.languages:
+            if canonical_code(code) not in known and base_code(code) not in known:
+                raise ValueError(f"languages: {self.language_detector} does not know {code!r}. {nearest(code, known)}")
         return self
 
 

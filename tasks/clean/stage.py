@@ -10,7 +10,7 @@ from tasks.stages import Stage
 
 CLEAN = Stage(
     name="clean",
-    version=3,
+    version=4,
     config=CleanConfig,
     inputs=(DocumentShards,),
     output=DocumentShards,

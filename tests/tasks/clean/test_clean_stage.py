@@ -32,7 +32,13 @@ def test_every_document_is_kept_or_has_one_reason(
     made = store.run(CLEAN, CleanConfig(min_tokens=16), [corpus(rows)])
     (document,) = read(made)
     assert document.text.endswith("café & bar")
-    assert document.extra == {"title": "T", "n": [1, None], "language": "en"}
+    assert document.extra == {
+        "title": "T",
+        "n": [1, None],
+        "language": "en",
+        "language_score": document.extra["language_score"],
+    }
+    assert document.extra["language_score"] > 0.9
     report = store.manifest_of(made).report
     assert report is not None
     assert (report.num_in, report.num_out) == (6, 1)

@@ -91,7 +91,7 @@ def main() -> None:
         documents = store.path_of(adopt.adopt_documents(store, [source]))
         own = [sys.executable, "-m", "bench.clean", "--process"]
         figures: list[Figure] = []
-        for detector in ("langdetect", "none"):
+        for detector in ("pycld2", "langdetect", "none"):
             command = [*own, "stage", str(store.root), str(documents), str(arguments.workers), detector]
             figures.append(measure(f"url2lm, detector {detector}", command, arguments.runs))
         target = folder / "out.jsonl"

@@ -36,7 +36,6 @@ _NESTED_AMPERSAND = re.compile(r"&(?:(?:amp|AMP|#0{0,20}38|#[xX]0{0,20}26);)+")
 _LINES = re.compile("[^\n]*\n|[^\n]+")
 
 _CURLED = "\u2018\u2019\u201c\u201d"
-_STRAIGHT = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
 _PUNCTUATION = _CURLED + "\xa0\u2013\u2014\u2026"
 
 
@@ -101,7 +100,13 @@ def _known(line: str, config: CleanConfig) -> str | None:
     """Rule 1: the repaired line when that is sure at once, else None. Holds for several lines together too."""
     if not _harmless(config.unescape_html, config.normal_form == "NFC").fullmatch(line):
         return None
-    return line.translate(_STRAIGHT) if config.uncurl_quotes and not line.isascii() else line
+    return _straight(line) if config.uncurl_quotes and not line.isascii() else line
+
+
+def _straight(line: str) -> str:
+    # Four searches that find nothing or little: a hundred times faster than str.translate.
+    line = line.replace("\u2018", "'").replace("\u2019", "'")
+    return line.replace("\u201c", '"').replace("\u201d", '"')
 
 
 def _quotes_alone(line: str, config: CleanConfig) -> str | None:

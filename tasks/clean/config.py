@@ -7,8 +7,11 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from tasks.clean.boilerplate import LineReason
 from tasks.clean.languages import DETECTOR_CODES, base_code, canonical_code, is_installed
-from tasks.configuration import Resources, StageConfig
+from tasks.clean.masking import MaskedKind
+from tasks.clean.quality_rules import PRESETS, RULE_NAMES, PresetName, Rule, rules_of
+from tasks.configuration import Config, Resources, StageConfig
 from tasks.errors import nearest
 
 DetectorName = Literal["langdetect", "pycld2", "none"]
@@ -19,6 +22,47 @@ def _known_detector(value: object) -> object:
     if isinstance(value, str) and value not in names:
         raise ValueError(f"there is no such language detector. {nearest(value, names)}")
     return value
+
+
+def _known_presets(value: object) -> object:
+    for name in value if isinstance(value, (list, tuple)) else ():
+        if name not in PRESETS:
+            raise ValueError(f"there is no such preset. {nearest(str(name), PRESETS)}")
+    return value
+
+
+class QualityConfig(Config):
+    """Which rules of quality hold. tasks/clean/quality_rules.py has all of them in one table, each with its source."""
+
+    presets: Annotated[tuple[PresetName, ...], BeforeValidator(_known_presets)] = ()
+    """Sets of rules: megatron, boilerplate, c4, gopher, fineweb; several add up. c4 and boilerplate also leave out
+    lines. FineWeb's own recipe is gopher, c4 and fineweb with line_without_end in off."""
+    thresholds: dict[str, float] = Field(default_factory=dict)
+    """Other thresholds by name of the rule, such as gopher_few_words = 20; a rule of no chosen preset is added."""
+    off: tuple[str, ...] = ()
+    """Names of rules that do not hold, of whole texts or of lines."""
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> QualityConfig:
+        for name in self.thresholds:
+            if name not in RULE_NAMES:
+                raise ValueError(f"thresholds: there is no rule {name!r}. {nearest(name, RULE_NAMES)}")
+        known = (*RULE_NAMES, *map(str, LineReason))
+        for name in self.off:
+            if name not in known:
+                raise ValueError(f"off: there is no rule {name!r}. {nearest(name, known)}")
+        return self
+
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules that hold, in the order in which a text is judged."""
+        return rules_of(self.presets, self.thresholds, self.off)
+
+
+class JudgeConfig(StageConfig):
+    """Other rules of quality for documents whose numbers were kept when they were cleaned."""
+
+    quality: QualityConfig = QualityConfig()
+    """The rules that hold now. Each needs a number that was taken then; lines that were left out stay left out."""
 
 
 class CleanConfig(StageConfig):
@@ -42,6 +86,14 @@ class CleanConfig(StageConfig):
     """Turn typographic quotes into straight ones."""
     normal_form: Literal["NFC", "NFKC"] = "NFC"
     """Unicode normal form of the text."""
+    mask: tuple[MaskedKind, ...] = ()
+    """What is replaced by a mark and counted: email, ip (public addresses alone), phone."""
+    quality: QualityConfig = QualityConfig()
+    """Rules of quality; their numbers are kept beside the documents, so that the stage judge can move thresholds."""
+    keep_dropped: bool = False
+    """Also keep the documents that a rule of quality drops, so that the stage judge can bring them back."""
+    example_seed: int = 1234
+    """Chooses the ten examples of each reason in report.json."""
 
     @model_validator(mode="after")
     def _languages_can_be_found(self) -> CleanConfig:

@@ -36,7 +36,6 @@ def judge_shard(shard: tuple[str, JudgeConfig], directory: Path) -> tuple[list[s
                 continue
             document = next(kept) if was_kept else next(dropped or iter(()))
             report.num_in += 1
-            _needs_numbers(rules, numbers)
             failed = first_failed(rules, numbers)
             if failed is not None:
                 report.drop(failed.name, f"{numbers[failed.measure]:g}: {example_of(document)}")
@@ -49,12 +48,14 @@ def judge_shard(shard: tuple[str, JudgeConfig], directory: Path) -> tuple[list[s
     return [name], report
 
 
-def _needs_numbers(rules: tuple[Rule, ...], numbers: dict[str, float]) -> None:
-    for rule in rules:
-        if rule.measure not in numbers:
+def _check_numbers(rules: tuple[Rule, ...], paths: list[Path]) -> None:
+    # Every document of an artifact has the same numbers: the first one answers for all.
+    taken = next((numbers for path in paths for _, _, numbers in read_numbers(path)), {})
+    for rule in rules if taken else ():
+        if rule.measure not in taken:
             raise UserError(
                 "quality", rule.name, f"its number {rule.measure} was not taken when the documents were cleaned",
-                f"Clean with a preset that takes it, or leave the rule out (off). {nearest(rule.measure, numbers)}",
+                f"Clean with a preset that takes it, or leave the rule out (off). {nearest(rule.measure, taken)}",
             )  # fmt: skip
 
 
@@ -71,6 +72,7 @@ def judge_documents(build: StageBuild, config: JudgeConfig, documents: DocumentS
             "documents", str(folder), "they have no kept numbers (folder measured)",
             "Give the artifact of a clean stage that ran with quality.presets.",
         )  # fmt: skip
+    _check_numbers(config.quality.rules(), [folder / NUMBERS_FOLDER / path.name for path in paths])
     if not (folder / DROPPED_FOLDER).is_dir():
         build.progress.note("What the clean stage dropped was not kept (keep_dropped): rules can only become stricter.")
     results = map_shards(

@@ -98,9 +98,9 @@ def main() -> None:
             command = [*own, "stage", str(store.root), str(documents), str(arguments.workers), detector]
             figures.append(measure(f"url2lm, detector {detector}", command, arguments.runs))
         target = folder / "out.jsonl"
-        figures.append(
-            measure("rules of cleanup_dataset.py", [*own, "rules", str(source), str(target)], arguments.runs)
-        )
+        if not arguments.megatron:
+            command = [*own, "rules", str(source), str(target)]
+            figures.append(measure("rules of cleanup_dataset.py", command, arguments.runs))
         figures.append(Figure("cleanup_dataset.py", remark="not measured: no --megatron CHECKOUT"))
         if arguments.megatron:
             (folder / "stand_in").mkdir()

@@ -10,6 +10,7 @@ import hashlib
 import heapq
 import json
 import math
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,10 +27,15 @@ NUM_EXAMPLES = 10
 NUM_HOSTS = 50
 EXAMPLE_CHARACTERS = 300
 HOSTS_AT_A_TIME = 1_000_000
+_PLAIN_URL = re.compile("https?://([a-z0-9.-]+)(?:[/?#]|$)")
+# Buckets that are no half-octave.
+NOTHING, NEGATIVE, ZERO = 10_000, -10_001, -10_000
 
 
 def host_of(url: str) -> str:
     """The host of a URL without "www."; "" for none."""
+    if (plain := _PLAIN_URL.match(url)) is not None:
+        return plain[1].removeprefix("www.")
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:
@@ -37,17 +43,16 @@ def host_of(url: str) -> str:
     return host.removeprefix("www.")
 
 
-def bucket_of(number: float) -> str:
-    """The half-octave of a number as "from" its lower end, 4 digits; "0" for zero, "none" for NaN, "-" for less."""
-    if math.isnan(number):
-        return "none"
-    if number <= 0:
-        return "0" if number == 0 else "-"
-    return f"{2 ** (math.floor(2 * math.log2(number)) / 2):.4g}"
+def bucket_of(number: float) -> int:
+    """The half-octave of a number: floor(2 log2 number), or NOTHING for NaN, ZERO, NEGATIVE."""
+    if number > 0:
+        return math.floor(2 * math.log2(number))
+    return ZERO if number == 0 else NEGATIVE if number < 0 else NOTHING
 
 
-def _bucket_order(name: str) -> float:
-    return {"none": math.inf, "-": -1.0}[name] if name in ("none", "-") else float(name)
+def bucket_name(bucket: int) -> str:
+    """The lower end of a bucket in 4 digits; "none" for NaN, "-" for numbers below zero."""
+    return {NOTHING: "none", ZERO: "0", NEGATIVE: "-"}.get(bucket) or f"{2 ** (bucket / 2):.4g}"
 
 
 class ReportPart:
@@ -56,7 +61,7 @@ class ReportPart:
     def __init__(self, shard: str, seed: int) -> None:
         """`shard` is the name of the input file, `seed` chooses the examples."""
         self.shard, self.seed = shard, seed
-        self.counters: dict[str, Counter[str]] = {}
+        self.counters: dict[str, tuple[dict[str | int, int], dict[str | int, int]]] = {}
         self.hosts: dict[str, list[int]] = {}
         self.examples: dict[str, list[tuple[str, dict[str, Any]]]] = {}
 
@@ -102,11 +107,13 @@ class ReportPart:
         found.sort(key=lambda pair: pair[0])
         del found[NUM_EXAMPLES:]
 
-    def _count(self, group: str, before: str, after: str | None) -> None:
-        self.counters.setdefault(group + ":before", Counter())[before] += 1
-        counter = self.counters.setdefault(group + ":after", Counter())
+    def _count(self, group: str, before: str | int, after: str | int | None) -> None:
+        pair = self.counters.get(group)
+        if pair is None:
+            pair = self.counters[group] = ({}, {})
+        pair[0][before] = pair[0].get(before, 0) + 1
         if after is not None:
-            counter[after] += 1
+            pair[1][after] = pair[1].get(after, 0) + 1
 
     def write(self, path: Path) -> None:
         """Write the part so that it appears whole or not at all."""
@@ -125,8 +132,9 @@ def write_report(parts: Sequence[Path], directory: Path, totals: dict[str, Any],
     for path in parts:
         part = json.loads(path.read_bytes())
         num_hosts += len(part["hosts"])
-        for group, counter in part["counters"].items():
-            counters.setdefault(group, Counter()).update(counter)
+        for group, (before, after) in part["counters"].items():
+            counters.setdefault(f"{group}:before", Counter()).update(before)
+            counters.setdefault(f"{group}:after", Counter()).update(after)
         for reason, found in part["examples"].items():
             pairs = [*examples.get(reason, []), *map(tuple, found)]
             examples[reason] = heapq.nsmallest(NUM_EXAMPLES, pairs, key=lambda pair: pair[0])
@@ -135,7 +143,7 @@ def write_report(parts: Sequence[Path], directory: Path, totals: dict[str, Any],
         name, _, when = group.rpartition(":")
         if name not in ("rules", "languages"):
             distributions.setdefault(name.removeprefix("measure:"), {})[when] = {
-                bucket: counter[bucket] for bucket in sorted(counter, key=_bucket_order)
+                bucket_name(bucket): counter[str(bucket)] for bucket in sorted(map(int, counter))
             }
     failing = counters.get("rules:before", Counter())
     value = {

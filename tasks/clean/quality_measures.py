@@ -21,7 +21,8 @@ STOP_WORDS = frozenset({"the", "be", "to", "of", "and", "that", "have", "with"})
 SHORT_LINE_CHARACTERS = 30
 DIGITS = 6
 # What ends a sentence, closing quotes and brackets after it aside; also in the scripts of Asia and Ethiopia.
-_ENDS = ".!?…\u2026:;。!?;:।॥؟۔။።\"'”’»」』)"
+ENDS = frozenset(".!?…。!?।॥؟۔။።")
+_AFTER_END = "\"'”’»」』)]*_"
 _SENTENCE = re.compile(r"[.!?]+[\"'”’)\]]*(?=\s|$)|[。!?।؟۔။።]+")
 _UNSPACED = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in UNSPACED) + "]")
 _BULLETS = ("•", "-", "*", "‣", "▪", "●", "◦", "·")
@@ -94,6 +95,10 @@ def _alphabetic(of: TextNumbers) -> float:
     return of.of_words(number)
 
 
+def _has_end(line: str) -> bool:
+    return line[-1] in ENDS or (line[-1] in _AFTER_END and line.rstrip(_AFTER_END)[-1:] in ENDS)
+
+
 def _repeated_of_lines(of: TextNumbers) -> float:
     characters = sum(map(len, of.lines))
     return repeated_pieces(of.lines)[1] / characters if characters else math.nan
@@ -115,7 +120,7 @@ MEASURES: dict[str, Callable[[TextNumbers], float]] = {
     "ellipsis_line_fraction": lambda of: of.of_lines(lambda line: line.endswith(("...", "…"))),
     "alphabetic_word_fraction": _alphabetic,
     "stop_words": _stop_words,
-    "ended_line_fraction": lambda of: of.of_lines(lambda line: line[-1] in _ENDS),
+    "ended_line_fraction": lambda of: of.of_lines(_has_end),
     "short_line_fraction": lambda of: of.of_lines(lambda line: len(line) <= SHORT_LINE_CHARACTERS),
     "repeated_line_characters_of_lines": _repeated_of_lines,
     "newlines_per_word": lambda of: of.of_words(of.text.count("\n")),

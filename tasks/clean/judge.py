@@ -11,7 +11,7 @@ from tasks.clean.config import CleanConfig
 from tasks.clean.language import Language, detect_language
 from tasks.clean.languages import is_wanted
 from tasks.clean.masking import mask
-from tasks.clean.normalize import repair_text
+from tasks.clean.normalize import changes_of, repair_text
 from tasks.clean.quality_measures import measure_text, measures_of
 from tasks.clean.quality_rules import Rule
 from tasks.clean.token_count import has_tokens
@@ -65,6 +65,7 @@ class Judge:
         text = repair_text(document.text, config)
         if text != document.text:
             found.changes["repaired"] = 1
+            found.changes |= {f"repaired:{kind}": 1 for kind in changes_of(document.text, text, config)}
         if self._edits_lines:
             text, lines = without_lines(text, config.quality.presets, config.quality.off)
             found.changes |= lines

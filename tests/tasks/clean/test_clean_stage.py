@@ -48,7 +48,14 @@ def test_every_document_is_kept_or_has_one_reason(
         CleanReason.UNKNOWN_LANGUAGE: 1,
         CleanReason.EMPTY: 1,
     }
-    assert report.counts == {"language:de": 1, "language:en": 1, "repaired": 2}
+    assert report.counts == {
+        "language:de": 1,
+        "language:en": 1,
+        "repaired": 2,
+        "repaired:controls": 1,
+        "repaired:encoding": 1,
+        "repaired:entities": 1,
+    }
     assert report.examples[CleanReason.OTHER_LANGUAGE][0].endswith(GERMAN[:80])
     assert made.num_text_bytes == len(document.text.encode())
 

@@ -105,4 +105,10 @@ def test_changes_are_counted(store: ArtifactStore, corpus: Corpus, read: Read) -
     assert [document.text.count("<EMAIL>") for document in read(made)] == [2, 0]
     report = store.manifest_of(made).report
     assert report is not None
-    assert report.counts == {"language:en": 2, "line_of_boilerplate": 1, "masked:email": 2, "repaired": 1}
+    assert report.counts == {
+        "language:en": 2,
+        "line_of_boilerplate": 1,
+        "masked:email": 2,
+        "repaired": 1,
+        "repaired:entities": 1,
+    }

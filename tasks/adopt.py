@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pydantic import Field
@@ -17,8 +17,9 @@ from pydantic import Field
 from tasks.artifacts import DocumentShards, HFModel, PageShards, TokenizedCorpus, UrlList
 from tasks.configuration import StageConfig
 from tasks.errors import CorruptInputError, UserError
+from tasks.parquet import PARQUET_SUFFIX, read_parquet_rows, require_pyarrow
 from tasks.progress import Progress, StageReport
-from tasks.records import DOCUMENT_SUFFIXES, DocumentWriter, read_lines, read_rows
+from tasks.records import DOCUMENT_SUFFIXES, DocumentWriter, Row, read_lines, read_rows
 from tasks.stages import Stage
 from tasks.store import ArtifactStore, StageBuild
 
@@ -118,8 +119,15 @@ def take_pages(build: StageBuild, config: AdoptConfig) -> PageShards:
     return build.publish(PageShards, report, num_pages=report.num_out)
 
 
+def rows_of(path: Path, text_field: str) -> Iterator[Row]:
+    """The rows of a file of documents: JSON lines, or Parquet by its suffix."""
+    if path.suffix == PARQUET_SUFFIX:
+        return read_parquet_rows(path, text_field)
+    return read_rows(path, text_field)
+
+
 def take_documents(build: StageBuild, config: AdoptConfig) -> DocumentShards:
-    """Cut JSON lines into shards. A row that is no document is dropped under its reason.
+    """Cut JSON lines and Parquet into shards. A row that is no document is dropped under its reason.
 
     Raises CorruptInputError for a damaged compressed file and UserError when no document is left.
     """
@@ -129,7 +137,7 @@ def take_documents(build: StageBuild, config: AdoptConfig) -> DocumentShards:
     num_shards = 0
     try:
         for path in config.paths:
-            for row in read_rows(path, config.text_field):
+            for row in rows_of(path, config.text_field):
                 report.num_in += 1
                 if row.document is None:
                     report.drop(row.reason, f"{path.name}:{row.line_number}: {row.raw.decode(errors='replace')}")
@@ -238,8 +246,10 @@ def adopt_documents(
     progress: Progress | None = None,
     text_field: str = "text",
 ) -> DocumentShards:
-    """JSON lines (.jsonl, also .gz, .zst) as DocumentShards."""
-    paths = expand_paths("documents", patterns, DOCUMENT_SUFFIXES)
+    """JSON lines (.jsonl, also .gz, .zst) and Parquet (.parquet, with pyarrow) as DocumentShards."""
+    paths = expand_paths("documents", patterns, (*DOCUMENT_SUFFIXES, PARQUET_SUFFIX))
+    if any(path.suffix == PARQUET_SUFFIX for path in paths):
+        require_pyarrow("documents")
     return store.run(ADOPT_DOCUMENTS, AdoptConfig(paths=paths, text_field=text_field), (), progress)
 
 

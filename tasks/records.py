@@ -39,6 +39,7 @@ class BadRow(StrEnum):
     NOT_AN_OBJECT = "not_an_object"
     MISSING_TEXT = "missing_text"
     TEXT_NOT_STRING = "text_not_string"
+    INVALID_UTF8 = "invalid_utf8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +130,23 @@ def parse_row(line: bytes, line_number: int, source: str, text_field: str = "tex
             return Row(line_number, None, BadRow.INVALID_JSON, raw=line[:200])
     if not isinstance(value, dict):
         return Row(line_number, None, BadRow.NOT_AN_OBJECT, raw=line[:200])
+    return document_of(value, line_number, source, text_field, repaired, line[:200])
+
+
+def document_of(
+    value: dict[str, Any],
+    line_number: int,
+    source: str,
+    text_field: str = "text",
+    repaired: bool = False,
+    raw: bytes = b"",
+) -> Row:
+    """The document of one record's fields, which are used up, or the reason why it is none."""
     text = value.pop(text_field, None)
     if text is None:
-        return Row(line_number, None, BadRow.MISSING_TEXT, raw=line[:200])
+        return Row(line_number, None, BadRow.MISSING_TEXT, raw=raw)
     if not isinstance(text, str):
-        return Row(line_number, None, BadRow.TEXT_NOT_STRING, raw=line[:200])
+        return Row(line_number, None, BadRow.TEXT_NOT_STRING, raw=raw)
     url = value.pop("url", "")
     identity = value.pop("id", None)
     document = Document(

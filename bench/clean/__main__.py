@@ -72,6 +72,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1, help="the peer has one process and no other mode")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--megatron", type=Path, help="a Megatron-LM checkout")
+    parser.add_argument(
+        "--detectors", nargs="+", default=["pycld2", "langdetect", "none"], help="the stage is run with each"
+    )
     parser.add_argument("--process", nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.process:
@@ -91,13 +94,13 @@ def main() -> None:
         documents = store.path_of(adopt.adopt_documents(store, [source]))
         own = [sys.executable, "-m", "bench.clean", "--process"]
         figures: list[Figure] = []
-        for detector in ("langdetect", "none"):
+        for detector in arguments.detectors:
             command = [*own, "stage", str(store.root), str(documents), str(arguments.workers), detector]
             figures.append(measure(f"url2lm, detector {detector}", command, arguments.runs))
         target = folder / "out.jsonl"
-        figures.append(
-            measure("rules of cleanup_dataset.py", [*own, "rules", str(source), str(target)], arguments.runs)
-        )
+        if not arguments.megatron:
+            command = [*own, "rules", str(source), str(target)]
+            figures.append(measure("rules of cleanup_dataset.py", command, arguments.runs))
         figures.append(Figure("cleanup_dataset.py", remark="not measured: no --megatron CHECKOUT"))
         if arguments.megatron:
             (folder / "stand_in").mkdir()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pydoc
 import resource
 import statistics
 import subprocess
@@ -96,6 +95,8 @@ def documents_of(path: Path | None, most: int) -> list[dict[str, str]]:
 
 
 def _help_pages(most: int) -> list[dict[str, str]]:
+    import pydoc  # a tenth of a second, which no contender should pay
+
     rows: list[dict[str, str]] = []
     for module in sorted(sys.stdlib_module_names - NOT_IMPORTED):
         if len(rows) >= most:

@@ -7,8 +7,11 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from tasks.clean.languages import LANGDETECT_CODES, base_code, is_installed
-from tasks.configuration import Resources, StageConfig
+from tasks.clean.boilerplate import LineReason
+from tasks.clean.languages import DETECTOR_CODES, base_code, canonical_code, is_installed
+from tasks.clean.masking import MaskedKind
+from tasks.clean.quality_rules import PRESETS, RULE_NAMES, PresetName, Rule, rules_of
+from tasks.configuration import Config, Resources, StageConfig
 from tasks.errors import nearest
 
 DetectorName = Literal["langdetect", "pycld2", "none"]
@@ -21,23 +24,76 @@ def _known_detector(value: object) -> object:
     return value
 
 
+def _known_presets(value: object) -> object:
+    for name in value if isinstance(value, (list, tuple)) else ():
+        if name not in PRESETS:
+            raise ValueError(f"there is no such preset. {nearest(str(name), PRESETS)}")
+    return value
+
+
+class QualityConfig(Config):
+    """Which rules of quality hold. tasks/clean/quality_rules.py has all of them in one table, each with its source."""
+
+    presets: Annotated[tuple[PresetName, ...], BeforeValidator(_known_presets)] = ()
+    """Sets of rules: megatron, boilerplate, c4, gopher, fineweb; several add up. c4 and boilerplate also leave out
+    lines. FineWeb's own recipe is gopher, c4 and fineweb with line_without_end in off."""
+    thresholds: dict[str, float] = Field(default_factory=dict)
+    """Other thresholds by name of the rule, such as gopher_few_words = 20; a rule of no chosen preset is added."""
+    off: tuple[str, ...] = ()
+    """Names of rules that do not hold, of whole texts or of lines."""
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> QualityConfig:
+        for name in self.thresholds:
+            if name not in RULE_NAMES:
+                raise ValueError(f"thresholds: there is no rule {name!r}. {nearest(name, RULE_NAMES)}")
+        known = (*RULE_NAMES, *map(str, LineReason))
+        for name in self.off:
+            if name not in known:
+                raise ValueError(f"off: there is no rule {name!r}. {nearest(name, known)}")
+        return self
+
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules that hold, in the order in which a text is judged."""
+        return rules_of(self.presets, self.thresholds, self.off)
+
+
+class JudgeConfig(StageConfig):
+    """Other rules of quality for documents whose numbers were kept when they were cleaned."""
+
+    quality: QualityConfig = QualityConfig()
+    """The rules that hold now. Each needs a number that was taken then; lines that were left out stay left out."""
+
+
 class CleanConfig(StageConfig):
     """How text is repaired, and which documents are kept."""
 
     min_tokens: int = Field(default=128, ge=0)
     """Documents with fewer GPT-2 tokens are dropped (the end-of-document token does not count); 0 keeps all."""
-    language_detector: Annotated[DetectorName, BeforeValidator(_known_detector)] = "langdetect"
-    """What decides the language: langdetect, pycld2 (faster, when it is installed), or none, which keeps every one."""
+    language_detector: Annotated[DetectorName, BeforeValidator(_known_detector)] = "pycld2"
+    """What decides the language: pycld2 (fast, 160 languages), langdetect (as in Megatron-LM's tools, 55 languages),
+    or none, which keeps every document. tasks/clean/language.py has the figures behind the default."""
     languages: tuple[str, ...] = ("en",)
-    """Language codes (ISO 639-1, such as en, zh or zh-tw) that are kept; empty keeps all and only counts."""
+    """Language codes (ISO 639-1, such as en, ja, zh or zh-tw) that are kept; empty keeps all and only counts."""
     min_language_probability: float = Field(default=0.5, ge=0, le=1)
-    """A language counts only when the detector is at least so sure."""
+    """A language counts only with at least this score. pycld2: the share of the text that is in the language, so that
+    0.5 keeps mixed text that is mostly in it; langdetect: how probable the language is."""
+    keep_unknown_language: bool = False
+    """Keep documents in which no language is found: too short for the detector, or digits and signs alone."""
     unescape_html: bool = True
     """Turn entities such as &amp; into characters, in the whole document alike."""
     uncurl_quotes: bool = True
     """Turn typographic quotes into straight ones."""
     normal_form: Literal["NFC", "NFKC"] = "NFC"
     """Unicode normal form of the text."""
+    mask: tuple[MaskedKind, ...] = ()
+    """What is replaced by a mark and counted: email, ip (public addresses alone), phone."""
+    quality: QualityConfig = QualityConfig()
+    """Rules of quality; their numbers are kept beside the documents, so that the stage judge can move thresholds."""
+    keep_dropped: bool = False
+    """Also keep the documents that a rule of quality drops, so that the stage judge can bring them back."""
+    example_seed: int = 1234
+    """Chooses the ten examples of each reason in report.json."""
 
     @model_validator(mode="after")
     def _languages_can_be_found(self) -> CleanConfig:
@@ -48,11 +104,10 @@ class CleanConfig(StageConfig):
                 f"language_detector = {self.language_detector!r}: the package {self.language_detector} is not "
                 f"installed. Run: pip install {self.language_detector}, or use language_detector = 'langdetect'"
             )
-        if self.language_detector == "langdetect":
-            known = {*LANGDETECT_CODES, *map(base_code, LANGDETECT_CODES)}
-            for code in self.languages:
-                if code.lower() not in known and base_code(code) not in known:
-                    raise ValueError(f"languages: langdetect does not know {code!r}. {nearest(code, known)}")
+        known = {*DETECTOR_CODES[self.language_detector], *map(base_code, DETECTOR_CODES[self.language_detector])}
+        for code in self.languages:
+            if canonical_code(code) not in known and base_code(code) not in known:
+                raise ValueError(f"languages: {self.language_detector} does not know {code!r}. {nearest(code, known)}")
         return self
 
 

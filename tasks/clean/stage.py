@@ -1,21 +1,31 @@
-"""The stages clean, dedup, decontaminate and shuffle."""
+"""The stages clean, judge, dedup, decontaminate and shuffle."""
 
 from tasks.artifacts import DocumentShards
 from tasks.clean.clean_stage import clean_documents
-from tasks.clean.config import CleanConfig, DecontaminateConfig, DedupConfig, ShuffleConfig
+from tasks.clean.config import CleanConfig, DecontaminateConfig, DedupConfig, JudgeConfig, ShuffleConfig
 from tasks.clean.decontaminate_stage import decontaminate_documents
 from tasks.clean.dedup_stage import dedup_documents
+from tasks.clean.judge_stage import judge_documents
 from tasks.clean.shuffle_stage import shuffle_documents
 from tasks.stages import Stage
 
 CLEAN = Stage(
     name="clean",
-    version=3,
+    version=4,
     config=CleanConfig,
     inputs=(DocumentShards,),
     output=DocumentShards,
     run=clean_documents,
     description="Repair text, keep what is long enough and in a wanted language",
+)
+JUDGE = Stage(
+    name="judge",
+    version=1,
+    config=JudgeConfig,
+    inputs=(DocumentShards,),
+    output=DocumentShards,
+    run=judge_documents,
+    description="Move thresholds of quality without cleaning again",
 )
 DEDUP = Stage(
     name="dedup",

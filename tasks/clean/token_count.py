@@ -6,8 +6,12 @@ import re
 
 from tasks.gpt2_vocabulary import gpt2_tokenizer
 
-# GPT-2's pre-tokenizer always cuts before a blank between two ASCII letters, and no token reaches over a cut.
-_SURE_CUT = re.compile("(?<=[A-Za-z]) (?=[A-Za-z])")
+# GPT-2's pre-tokenizer always cuts here, and no token reaches over a cut: before a single blank between two other
+# characters, and between a letter of Chinese or Japanese and punctuation.
+_SURE_CUT = re.compile(
+    "(?<=\\S) (?=\\S)"
+    "|(?<=[\u3041-\u3094\u30a1-\u30fa\u4e00-\u9fa5])(?=[!,.:;?\u3001\u3002\uff01\uff0c\uff1a\uff1b\uff1f])"
+)
 # Characters looked at first; on English a token has about 4.5 characters, so most texts are decided by the first piece.
 CHARACTERS_PER_TOKEN = 8
 
@@ -19,8 +23,8 @@ def has_tokens(text: str, minimum: int) -> bool:
     # No token is empty: there are no more tokens than UTF-8 bytes.
     if len(text) < minimum and len(text.encode("utf-8", "surrogatepass")) < minimum:
         return False
-    # One token at least a piece between sure cuts.
-    if any(num_cuts >= minimum - 1 for num_cuts, _ in enumerate(_SURE_CUT.finditer(text), start=1)):
+    # A token that holds a character other than white space holds no white space after it, so each word begins one.
+    if len(text.split(None, minimum - 1)) >= minimum:
         return True
     return _count_piecewise(text, minimum)
 

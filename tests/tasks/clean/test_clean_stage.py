@@ -32,7 +32,13 @@ def test_every_document_is_kept_or_has_one_reason(
     made = store.run(CLEAN, CleanConfig(min_tokens=16), [corpus(rows)])
     (document,) = read(made)
     assert document.text.endswith("café & bar")
-    assert document.extra == {"title": "T", "n": [1, None], "language": "en"}
+    assert document.extra == {
+        "title": "T",
+        "n": [1, None],
+        "language": "en",
+        "language_score": document.extra["language_score"],
+    }
+    assert document.extra["language_score"] > 0.9
     report = store.manifest_of(made).report
     assert report is not None
     assert (report.num_in, report.num_out) == (6, 1)
@@ -42,7 +48,14 @@ def test_every_document_is_kept_or_has_one_reason(
         CleanReason.UNKNOWN_LANGUAGE: 1,
         CleanReason.EMPTY: 1,
     }
-    assert report.counts == {"language:de": 1, "language:en": 1, "repaired": 2}
+    assert report.counts == {
+        "language:de": 1,
+        "language:en": 1,
+        "repaired": 2,
+        "repaired:controls": 1,
+        "repaired:encoding": 1,
+        "repaired:entities": 1,
+    }
     assert report.examples[CleanReason.OTHER_LANGUAGE][0].endswith(GERMAN[:80])
     assert made.num_text_bytes == len(document.text.encode())
 
@@ -67,7 +80,8 @@ def test_same_bytes_for_one_worker_and_two(corpus: Callable[..., DocumentShards]
         for workers in (1, 2)
     ]
     assert made[0].fingerprint == made[1].fingerprint
-    assert [entry.name for entry in made[0].files] == [f"documents-{number:05d}.jsonl.zst" for number in range(4)]
+    names = [entry.name for entry in made[0].files]
+    assert names == [*(f"documents-{number:05d}.jsonl.zst" for number in range(4)), "report.json"]
 
 
 def test_nothing_left_is_no_artifact(corpus: Callable[..., DocumentShards], store: ArtifactStore) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tasks.clean import normalize
 from tasks.clean.config import CleanConfig
-from tasks.clean.normalize import repair_every_line, repair_text
+from tasks.clean.normalize import changes_of, repair_every_line, repair_text
 
 MOJIBAKE = Path(__file__).resolve().parents[4] / "shared" / "data" / "mojibake"
 CONFIGS = (
@@ -120,3 +120,20 @@ def test_ftfys_own_cases() -> None:
     # One of them leaves a C1 control character in place; here none stays.
     wrong = [case for case in passing if repair_text(case["original"], CleanConfig()) != case["fixed"].strip("\x81")]
     assert [case["label"] for case in wrong] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("a\r\nb", ("line_breaks",)),
+        ("a\x00b \ufeff", ("controls",)),
+        ("a &amp; b &lt;", ("entities",)),
+        ("\u201cquoted\u201d", ("quotes",)),
+        ("cafe\u0301", ("normal_form",)),
+        ("caf\u00c3\u00a9", ("encoding",)),
+        ("\ufb01ne", ("other",)),
+    ],
+)
+def test_what_was_changed_has_a_name(text: str, kinds: tuple[str, ...]) -> None:
+    config = CleanConfig()
+    assert changes_of(text, repair_text(text, config), config) == kinds

@@ -25,6 +25,14 @@ WORDS = (
     "_",
     "A",
     "=====",
+    "港の,",
+    "カ。",
+    "a\x1cb",
+    "!\x1c!",
+    "\u3000",
+    "\xa0",
+    "\u2028",
+    ".",
 )
 texts = st.lists(st.sampled_from(WORDS), max_size=40).map(" ".join) | st.lists(st.sampled_from(WORDS), max_size=30).map(
     "".join

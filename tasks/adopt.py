@@ -158,7 +158,8 @@ def take_documents(build: StageBuild, config: AdoptConfig) -> DocumentShards:
         raise
     if writer is None:
         names = ", ".join(path.name for path in config.paths)
-        rule = f"no line holds a document with the text field {config.text_field!r} (dropped: {report.dropped})"
+        reasons = ", ".join(f"{count} {reason}" for reason, count in report.dropped.items())
+        rule = f"no line holds a document with the text field {config.text_field!r} ({reasons})"
         raise UserError("documents", names, rule, 'Give JSON lines such as {"text": "..."}.')
     writer.__exit__(None, None, None)
     num_text_bytes += writer.num_text_bytes

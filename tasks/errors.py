@@ -14,6 +14,7 @@ A bad record is no exception: it is counted under a reason in the stage's report
 from __future__ import annotations
 
 import difflib
+import signal
 from collections.abc import Iterable
 
 
@@ -27,6 +28,9 @@ class UserError(Url2lmError):
     def __init__(self, field: str, value: object, rule: str, remedy: str) -> None:
         self.field, self.value, self.rule, self.remedy = field, value, rule, remedy
         super().__init__(f"{field} = {value!r}: {rule}. {remedy}")
+
+    def __reduce__(self) -> tuple[type[UserError], tuple[str, object, str, str]]:
+        return type(self), (self.field, self.value, self.rule, self.remedy)
 
 
 class CorruptInputError(Url2lmError):
@@ -47,7 +51,19 @@ class ChildFailedError(StageError):
     def __init__(self, command: str, exit_code: int, last_lines: Iterable[str]) -> None:
         self.command, self.exit_code, self.last_lines = command, exit_code, list(last_lines)
         tail = "\n".join(f"    {line}" for line in self.last_lines)
-        super().__init__(f"{command} ended with exit code {exit_code}; its last lines:\n{tail}")
+        said = f"its last lines:\n{tail}" if self.last_lines else "it said nothing"
+        super().__init__(f"{command} {_ending(exit_code)}; {said}")
+
+    def __reduce__(self) -> tuple[type[ChildFailedError], tuple[str, int, list[str]]]:
+        return type(self), (self.command, self.exit_code, self.last_lines)
+
+
+def _ending(exit_code: int) -> str:
+    if exit_code >= 0:
+        return f"ended with exit code {exit_code}"
+    name = signal.Signals(-exit_code).name if -exit_code in set(signal.Signals) else str(-exit_code)
+    guess = " (by the system when memory ran out, perhaps)" if name == "SIGKILL" else ""
+    return f"was ended by the signal {name}{guess}"
 
 
 class TransientError(Url2lmError):

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from langdetect.detector import Detector
 from langdetect.detector_factory import PROFILES_DIRECTORY, DetectorFactory
+from langdetect.lang_detect_exception import LangDetectException
 from langdetect.utils.ngram import NGram
 
 SEED = 0
@@ -62,7 +63,14 @@ def sorted_factory() -> Any:
     """
     profiles = sorted(path for path in Path(PROFILES_DIRECTORY).iterdir() if not path.name.startswith("."))
     factory = DetectorFactory()
-    factory.load_json_profile([path.read_text(encoding="utf-8") for path in profiles])
+    texts = [path.read_text(encoding="utf-8") for path in profiles]
+    try:
+        factory.load_json_profile(texts)
+    except LangDetectException as error:
+        cause = error.__context__
+        if cause is not None and not isinstance(cause, Exception):
+            raise cause from None  # the package takes Ctrl-C and the like for a fault of the profile
+        raise
     factory.set_seed(SEED)
     return factory
 

@@ -41,5 +41,6 @@ def publish_documents(build: StageBuild, reports: Sequence[StageReport]) -> Docu
     report = add_reports(reports, "documents")
     num_text_bytes = report.counts.pop("text_bytes", 0)
     if report.num_out == 0:
-        raise StageError(f"{build.stage_name} kept none of {report.num_in} documents; dropped: {report.dropped}")
+        reasons = ", ".join(f"{count} {reason}" for reason, count in report.dropped.items())
+        raise StageError(f"{build.stage_name} kept none of {report.num_in} documents: {reasons}")
     return build.publish(DocumentShards, report, num_documents=report.num_out, num_text_bytes=num_text_bytes)

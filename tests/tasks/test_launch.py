@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.errors import ChildFailedError
+from tasks.errors import ChildFailedError, UserError
 from tasks.launch import parse_event, run_child
 
 
@@ -84,3 +85,10 @@ def test_a_killed_parent_leaves_no_orphan(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", ["", "text", "{", "[1]", '{"a": 1}', '{"event": 3}'])
 def test_only_objects_with_an_event_are_events(line: str) -> None:
     assert parse_event(line) is None
+
+
+def test_errors_travel_between_processes_and_say_what_ended_a_child() -> None:
+    for error in (UserError("a.b", 3, "it is odd", "Give 4."), ChildFailedError("train", -9, ["one", "two"])):
+        copy = pickle.loads(pickle.dumps(error))
+        assert type(copy) is type(error) and str(copy) == str(error) and copy.__dict__ == error.__dict__
+    assert "SIGKILL" in str(ChildFailedError("train", -9, [])) and "said nothing" in str(ChildFailedError("x", 3, []))

@@ -26,6 +26,7 @@ NONE = -1
 BYTES_PER_KEY = 64
 # In a group of at most so many every pair is written down; a larger one stays a crowd (see tasks.clean.dedup).
 MOST_PAIRED = 8
+KEY_BYTES = 8
 NUMBER_BITS = np.uint64(32)
 MOST_LINES = 1 << 32
 LOW_HALF = np.uint64(0xFFFFFFFF)
@@ -36,31 +37,40 @@ class DigestFiles:
 
     def __init__(self, paths: Sequence[Path]) -> None:
         """Raises OSError when a file is missing, StageError when there are more lines than numbers."""
-        self._files = [np.load(path, mmap_mode="r") for path in paths]
-        self.lengths = [int(file.shape[1]) for file in self._files]
+        # Rows are read and not mapped: pages of a mapped file would count as memory for as long as it is open.
+        files = [np.load(path, mmap_mode="r") for path in paths]
+        self._paths, self._begins = list(paths), [int(file.offset) for file in files]
+        self.lengths = [int(file.shape[1]) for file in files]
         self.firsts: Numbers = np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)
         """The number of the first line of each file, and that of all lines."""
         self.num_lines = sum(self.lengths)
-        self.num_rows = int(self._files[0].shape[0]) if self._files else 0
+        self.num_rows = int(files[0].shape[0]) if files else 0
         if self.num_lines >= MOST_LINES:
             raise StageError(f"dedup numbers at most {MOST_LINES:,} lines, and there are {self.num_lines:,}")
 
-    def mask(self, test: Callable[[Hashes], Mask]) -> Mask:
-        """The answers of `test`, which is given the matrix of one file, for every line."""
-        return np.concatenate([np.zeros(0, bool), *(test(file) for file in self._files)])
+    def rows(self, place: int, first: int, number: int = 1) -> Hashes:
+        """uint64 [number, lines]: rows of the file at that place."""
+        length = self.lengths[place]
+        begin = self._begins[place] + first * length * KEY_BYTES
+        return np.fromfile(self._paths[place], np.uint64, number * length, offset=begin).reshape(number, length)
+
+    def mask(self, first: int, test: Callable[[Hashes], Mask], number: int = 1) -> Mask:
+        """The answers of `test`, which is given some rows of one file, for every line."""
+        answers = (test(self.rows(place, first, number)) for place in range(len(self.lengths)))
+        return np.concatenate([np.zeros(0, bool), *answers])
 
     def part(self, number: int, part: int, num_parts: int, chosen: Mask, more_rows: int = 0) -> tuple[Numbers, Hashes]:
         """Line numbers and rows `number` to `number + more_rows` of chosen lines whose first key is in the part."""
         low, high = part * (1 << 64) // num_parts, (part + 1) * (1 << 64) // num_parts
         numbers, keys, first = [np.zeros(0, np.int64)], [np.zeros((more_rows + 1, 0), np.uint64)], 0
-        for file, length in zip(self._files, self.lengths, strict=True):
-            row = file[number]
-            wanted = chosen[first : first + length] & (row >= np.uint64(low))
+        for place, length in enumerate(self.lengths):
+            rows = self.rows(place, number, more_rows + 1)
+            wanted = chosen[first : first + length] & (rows[0] >= np.uint64(low))
             if high < 1 << 64:
-                wanted &= row < np.uint64(high)
+                wanted &= rows[0] < np.uint64(high)
             places = np.flatnonzero(wanted)
             numbers.append(places + first)
-            keys.append(np.asarray(file[number : number + more_rows + 1, places]))
+            keys.append(rows[:, places])
             first += length
         return np.concatenate(numbers), np.concatenate(keys, axis=1)
 

@@ -91,9 +91,9 @@ def dedup_documents(build: StageBuild, config: DedupConfig, documents: DocumentS
     search = _Search(build, config, paths)
     digests = search.describe()
     decisions = Decisions.none(digests.num_lines)
-    real = digests.mask(lambda file: file[STATE_ROW] <= REWRITTEN)
+    real = digests.mask(STATE_ROW, lambda rows: rows[0] <= REWRITTEN)
     if config.urls:
-        with_url = real & digests.mask(lambda file: (file[URL_ROW] | file[URL_ROW + 1]) != 0)
+        with_url = real & digests.mask(URL_ROW, lambda rows: (rows[0] | rows[1]) != 0, 2)
         decisions.drop(*search.equals("URLs", with_url, URL_ROW), DedupReason.URL)
     counts: dict[str, int] = {}
     if config.exact or config.near:
@@ -121,7 +121,7 @@ def _drop_alike(search: _Search, digests: DigestFiles, decisions: Decisions, cho
     """Drop exact and near copies among the chosen lines; returns counts for the report."""
     config = search.config
     copies, firsts = search.equals("words", chosen, WORDS_ROW)
-    with_words = digests.mask(lambda file: file[NUM_GRAMS_ROW] > 0)
+    with_words = digests.mask(NUM_GRAMS_ROW, lambda rows: rows[0] > 0)
     links = NearLinks([], [])
     if config.near:
         leaders = chosen & with_words

@@ -129,8 +129,8 @@ def columns(digests: list[bytes]) -> Hashes:
 
 
 def save(path: Path, array: npt.NDArray[np.generic]) -> None:
-    """Write an array so that the file appears whole or not at all."""
+    """Write an array row by row so that the file appears whole or not at all."""
     temporary = path.with_name(path.name + ".tmp")
     with temporary.open("wb") as stream:
-        np.save(stream, array)
+        np.save(stream, np.ascontiguousarray(array))
     temporary.replace(path)

@@ -78,8 +78,9 @@ def plan(config: PipelineConfig) -> dict[StageName, Outlook]:
                 tokens, tokenizer = pipeline.corpus_steps(config, steps)
             pipeline.model_steps(config, steps, tokens, tokenizer)
         outlook = steps.outlook
+    rest: Outlook = "depends on what comes before" if outlook else "would run"
     for name in wanted:
-        outlook.setdefault(name, "depends on what comes before" if outlook else "would run")
+        outlook.setdefault(name, rest)
     if config.only:
         return {config.only: "would run"}
     return {name: outlook[name] for name in wanted}

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+# Two workers share the cores; numbers must not wait for threads that wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 PROJECT = Path(__file__).resolve().parents[1]
 SHARED_DATA = Path(os.environ.get("URL2LM_DATA", PROJECT.parent / "shared" / "data"))
 

@@ -38,6 +38,7 @@ def tiny_settings(port: int) -> dict[str, Any]:
             "split": "80,20,0",
             "model": {"num_layers": 2, "hidden_size": 32, "num_attention_heads": 2},
             "optimizer": {"name": "adamw", "learning_rate": 1e-3},
+            "resources": {"threads_per_process": 1},
         },
         "sample": {"prompts": ["The harbour"], "num_samples_per_prompt": 1, "max_new_tokens": 8},
     }

@@ -65,7 +65,7 @@ def clean_docs(case: Case, tmp_path: Path) -> None:
     if expect.get("written") == 0:
         with pytest.raises(StageError, match="kept none of") as failure:
             store.run(CLEAN, config, [adopted])
-        counts = [int(number) for number in re.findall(r": (\d+)", str(failure.value).partition("dropped")[2])]
+        counts = [int(number) for number in re.findall(r"(\d+) [a-z]", str(failure.value).partition(":")[2])]
         assert sum(counts) == expect["dropped"] == expect.get("sum_of_all_reason_counters", expect["dropped"])
         return
     cleaned = store.run(CLEAN, config, [adopted])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-# Two workers share the cores; numbers must not wait for threads that wait for each other.
+# The workers share the cores; numbers must not wait for threads that wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 PROJECT = Path(__file__).resolve().parents[1]

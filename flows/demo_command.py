@@ -12,7 +12,7 @@ from pathlib import Path
 
 from flows.config import DEFAULT_STORE, build_config, load_recipe, parse_assignment
 from flows.demo_site import HOST, module_names
-from flows.run_command import console, run_pipeline
+from flows.run_command import console, run_pipeline, start_server
 from tasks.engine import die_with_parent_signal
 from tasks.errors import StageError, UserError
 from tasks.launch import end_group, python_module
@@ -103,5 +103,6 @@ def demo(store: str | None, modules: str, settings: Sequence[str], *, as_json: b
     config = build_config(load_recipe(RECIPE), [*given, *map(parse_assignment, settings)])
     if not as_json:
         console.print(f"serving Python's documentation on http://{HOST}:{port}/ (list: {list_path})", highlight=False)
+    server = start_server(config)  # it takes longer than the site, so it starts first
     with serving(port, packages):
-        run_pipeline(config, as_json=as_json)
+        run_pipeline(config, as_json=as_json, server=server)

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from flows import summary
 from flows.config import STAGE_ORDER, PipelineConfig, build_config, load_recipe, parse_assignment
-from flows.embedded_server import start_unless_given
+from flows.embedded_server import EmbeddedServer, start_unless_given
 from flows.prefect_settings import prepare
 from flows.standard_input import standard_input_as_file
 from flows.steps import describe
@@ -60,15 +60,15 @@ def _take_inputs(config: PipelineConfig) -> list[Artifact]:
     return [store.run(LOAD_VOCABULARY, config.vocabulary, ())]
 
 
-def run_pipeline(config: PipelineConfig, *, as_json: bool) -> dict[str, Artifact]:
-    """Run the flow with this terminal attached, and print its summary."""
+def run_pipeline(config: PipelineConfig, *, as_json: bool, server: EmbeddedServer | None = None) -> dict[str, Artifact]:
+    """Run the flow with this terminal attached, and print its summary. `server`: one that was started before."""
     started = time.monotonic()
     terminal = Console(stderr=True) if as_json else console
     store = ArtifactStore(config.store_path)
     for taken in _take_inputs(config):
         if summary.dropped(store, taken):
             terminal.print(f"taken over: {describe(store, taken)}", highlight=False, markup=False)
-    produced = _run_flow(config, terminal)
+    produced = _run_flow(config, terminal, server)
     facts = summary.facts(store, produced, seconds=time.monotonic() - started)
     if as_json:
         console.print_json(orjson.dumps(facts).decode())
@@ -77,9 +77,14 @@ def run_pipeline(config: PipelineConfig, *, as_json: bool) -> dict[str, Artifact
     return produced
 
 
-def _run_flow(config: PipelineConfig, terminal: Console) -> dict[str, Artifact]:
+def start_server(config: PipelineConfig) -> EmbeddedServer | None:
+    """The private Prefect server of a run, not waited for; none where the user names one."""
     prepare(config.store_path)
-    server = start_unless_given(config.store_path)
+    return start_unless_given(config.store_path)
+
+
+def _run_flow(config: PipelineConfig, terminal: Console, server: EmbeddedServer | None) -> dict[str, Artifact]:
+    server = server or start_server(config)
     from flows.display import Display
     from flows.pipeline import pipeline
     from flows.states import StateWatch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,8 @@ from rich.markup import escape
 
 from flows.config import as_user_error
 from tasks.errors import UserError
-from tasks.infer.jobs import GenerateJob, run_job
+from tasks.infer.jobs import GenerateJob
+from tasks.infer.sampling import sample_directory
 from tasks.records import replace_surrogates
 
 console = Console()
@@ -49,6 +49,4 @@ def sample(
             console.rule(f"sample {event['index'] + 1}, seed {event['seed']}", align="left", style="dim")
             console.print(f"[bold]{escape(event['prompt'])}[/]{escape(event['text'])}", highlight=False, soft_wrap=True)
 
-    with tempfile.TemporaryDirectory(prefix="url2lm-sample-") as folder:
-        scratch = Path(folder)
-        run_job(job, job_path=scratch / "job.json", log_path=scratch / "log", on_event=hear, timeout_seconds=None)
+    sample_directory(job, hear)

@@ -19,7 +19,17 @@ from tasks.progress import StageReport
 
 MANIFEST_NAME = "manifest.json"
 VERIFIED_NAME = ".verified.json"
-REPORTED_PACKAGES = ("url2lm", "prefect", "trafilatura", "ftfy", "langdetect", "tokenizers", "torch", "transformers")
+REPORTED_PACKAGES = (
+    "url2lm",
+    "prefect",
+    "trafilatura",
+    "ftfy",
+    "langdetect",
+    "pycld2",
+    "tokenizers",
+    "torch",
+    "transformers",
+)
 
 
 class Manifest(BaseModel):

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from tasks.errors import CorruptInputError, UserError
-from tasks.records import BadRow, Document, Row, document_of, read_rows
+from tasks.records import BadRow, Document, Row, read_rows, row_of
 
 PARQUET_SUFFIX = ".parquet"
 ROWS_AT_A_TIME = 1024
@@ -82,7 +82,7 @@ def _values(batch: Any) -> Iterator[dict[str, Any] | None]:
 
 def _row(value: dict[str, Any], line_number: int, source: str, text_field: str) -> Row:
     plain = {name: _plain(item) for name, item in value.items() if item is not None or name == text_field}
-    return document_of(plain, line_number, source, text_field)
+    return row_of(plain, line_number, source, text_field)
 
 
 def _plain(value: Any) -> Any:

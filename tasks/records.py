@@ -130,10 +130,10 @@ def parse_row(line: bytes, line_number: int, source: str, text_field: str = "tex
             return Row(line_number, None, BadRow.INVALID_JSON, raw=line[:200])
     if not isinstance(value, dict):
         return Row(line_number, None, BadRow.NOT_AN_OBJECT, raw=line[:200])
-    return document_of(value, line_number, source, text_field, repaired, line[:200])
+    return row_of(value, line_number, source, text_field, repaired, line[:200])
 
 
-def document_of(
+def row_of(
     value: dict[str, Any],
     line_number: int,
     source: str,
@@ -173,7 +173,8 @@ def read_bytes(path: Path) -> Iterator[bytes]:
                 while piece := stream.read(READ_BYTES):
                     yield piece
         elif path.suffix == ".zst":
-            yield from _read_zstd(path)
+            with path.open("rb") as stream:
+                yield from zstd_frames(stream, zstandard.ZstdDecompressor())
         else:
             with path.open("rb") as stream:
                 while piece := stream.read(READ_BYTES):
@@ -184,29 +185,34 @@ def read_bytes(path: Path) -> Iterator[bytes]:
         raise CorruptInputError(f"{path}: cannot be read ({error})") from error
 
 
-def _read_zstd(path: Path) -> Iterator[bytes]:
-    # zstandard's stream reader takes a cut frame for a whole one, so the frames are followed by hand.
-    with path.open("rb") as stream:
-        decoder = zstandard.ZstdDecompressor().decompressobj()
-        started = False
-        while raw := stream.read(READ_BYTES):
-            while raw:
-                started = True
-                if piece := decoder.decompress(raw):
-                    yield piece
-                raw = b""
-                if decoder.eof:
-                    raw = decoder.unused_data
-                    decoder = zstandard.ZstdDecompressor().decompressobj()
-                    started = bool(raw)
-        if started:
-            raise EOFError("the last frame has no end")
+def zstd_frames(
+    stream: IO[bytes], decompressor: zstandard.ZstdDecompressor, num_bytes: int = READ_BYTES
+) -> Iterator[bytes]:
+    """The content of all frames of a zstd stream in pieces, for `num_bytes` read at a time.
+
+    zstandard's own stream reader takes a cut frame for a whole one. Raises EOFError for one, ZstdError for damage.
+    """
+    decoder = decompressor.decompressobj()
+    started = False
+    while raw := stream.read(num_bytes):
+        while raw:
+            started = True
+            if piece := decoder.decompress(raw):
+                yield piece
+            raw = b""
+            if decoder.eof:
+                raw, started = decoder.unused_data, False
+                decoder = decompressor.decompressobj()
+    if started:
+        raise EOFError("the last frame has no end")
 
 
-def read_lines(path: Path) -> Iterator[bytes]:
-    """Lines without their `\\n`; a last line without one counts; a UTF-8 byte-order mark at the start is dropped.
+def line_lists(path: Path) -> Iterator[list[bytes]]:
+    """Lines without their `\\n`, in the lists in which they are read: the quick way to go through many.
 
-    Of a line longer than MAX_LINE_BYTES only so much is given: it is no record, and must not fill the memory.
+    A last line without a `\\n` counts; a UTF-8 byte-order mark at the start is dropped. Of a line longer than
+    MAX_LINE_BYTES only so much is given: it is no record, and must not fill the memory. Raises CorruptInputError for a
+    damaged file.
     """
     held: list[bytes] = []
     num_held = 0
@@ -222,21 +228,32 @@ def read_lines(path: Path) -> Iterator[bytes]:
         return line
 
     for piece in read_bytes(path):
-        head, newline, rest = piece.partition(b"\n")
-        if newline:
-            yield whole(head)
-            *lines, head = rest.split(b"\n")
-            yield from lines
-        if head and num_held < MAX_LINE_BYTES:
-            held.append(head)
-            num_held += len(head)
-    if last := whole(b""):
-        yield last
+        lines = piece.split(b"\n")
+        last = lines.pop()
+        if lines:
+            lines[0] = whole(lines[0])
+            yield lines
+        if last and num_held < MAX_LINE_BYTES:
+            held.append(last)
+            num_held += len(last)
+    if rest := whole(b""):
+        yield [rest]
+
+
+def read_lines(path: Path) -> Iterator[bytes]:
+    """The lines of `line_lists`, one by one."""
+    for lines in line_lists(path):
+        yield from lines
+
+
+def source_name(path: Path) -> str:
+    """The name that stands in ids of documents that have none of their own."""
+    return path.name.split(".", 1)[0]
 
 
 def read_rows(path: Path, text_field: str = "text") -> Iterator[Row]:
     """Every line of a document file as a Row, bad ones included. Raises CorruptInputError for a damaged file."""
-    source = path.name.split(".", 1)[0]
+    source = source_name(path)
     for line_number, line in enumerate(read_lines(path), start=1):
         yield parse_row(line, line_number, source, text_field)
 

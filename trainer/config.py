@@ -136,7 +136,7 @@ class TrainResources(Settings):
     """Where it runs; auto takes the GPU when there is one."""
     kernels: Literal["auto", "reference", "compile", "triton"] = "auto"
     """How operations run. reference: torch's own, one by one; compile: blocks through torch.compile; triton: our
-    kernels; auto: the last two together on a GPU, the first elsewhere."""
+    kernels; auto: the last two together on a GPU, the first elsewhere. Compiling needs a C compiler on the machine."""
     threads_per_process: int | None = Field(default=None, ge=1)
     """CPU threads of each process; the cores divided by the processes when not given."""
     collective_timeout_seconds: float = Field(default=600.0, gt=0)

@@ -19,6 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench.fetch.resident import print_steps, watched
 from tasks.adopt import adopt_urls
 from tasks.artifacts import PageShards
 from tasks.records import read_lines
@@ -39,15 +40,6 @@ def crawl(store_path: Path, urls: Path, port: int) -> tuple[ArtifactStore, PageS
     )
     store = ArtifactStore(store_path)
     return store, store.run(FETCH, config, [adopt_urls(store, [urls])])
-
-
-def megabytes(process: int) -> float:
-    """The resident memory of a process now."""
-    try:
-        lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    except OSError:
-        return 0.0
-    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS")), 0.0)
 
 
 def rows(store: ArtifactStore, pages: PageShards) -> list[tuple[str, str, str, int]]:
@@ -76,17 +68,14 @@ def main() -> None:
                 place = "forbidden/" if number % 50 == 49 else ""
                 stream.write(f"http://127.0.0.{number % NUM_HOSTS + 1}:{port}/{place}{number // NUM_HOSTS}\n")
         command = [sys.executable, "-m", "bench.fetch.hostile", "--crawl"]
-        started, resident = time.perf_counter(), list[float]()
+        started = time.perf_counter()
         whole = subprocess.Popen([*command, str(folder / "whole"), str(urls), str(port)])
-        while whole.poll() is None:
-            resident.append(megabytes(whole.pid))
-            time.sleep(0.2)
+        resident = watched(whole)
         seconds = time.perf_counter() - started
         print(
             f"undisturbed: {arguments.urls / seconds:.0f} URLs/s in {seconds:.0f} s, highest RSS {max(resident):.0f} MB"
         )
-        steps = [resident[len(resident) * step // 11] for step in range(1, 11)]
-        print("RSS over time (MB): " + " ".join(f"{size:.0f}" for size in steps))
+        print_steps(resident)
         killed = subprocess.Popen([*command, str(folder / "killed"), str(urls), str(port)])
         time.sleep(seconds / 2)
         os.kill(killed.pid, signal.SIGKILL)

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.fetch.hostile import megabytes
+from bench.fetch.resident import print_steps, watched
 from tasks.adopt import adopt_urls
 from tasks.records import read_lines
 from tasks.scrape.fetch_config import FetchConfig, FetchResources
@@ -24,7 +24,6 @@ from tasks.scrape.fetch_stage import FETCH
 from tasks.store import ArtifactStore
 
 HERE = Path(__file__).parent
-POLL_SECONDS = 0.5
 
 
 def crawl(folder: Path, urls: Path, host: str) -> None:
@@ -54,16 +53,13 @@ def main() -> None:
         urls = folder / "urls.txt"
         with urls.open("w") as stream:
             stream.writelines(f"http://{host}/page/{number}\n" for number in range(arguments.urls))
-        started, resident = time.perf_counter(), list[float]()
-        watched = [sys.executable, "-m", "bench.fetch.memory", "--crawl", str(folder), str(urls), host]
-        child = subprocess.Popen(watched)
-        while child.poll() is None:
-            resident.append(megabytes(child.pid))
-            time.sleep(POLL_SECONDS)
+        started = time.perf_counter()
+        command = [sys.executable, "-m", "bench.fetch.memory", "--crawl", str(folder), str(urls), host]
+        child = subprocess.Popen(command)
+        resident = watched(child)
         seconds = time.perf_counter() - started
         print(f"{arguments.urls} URLs in {seconds:.0f} s, highest RSS {max(resident):.0f} MB")
-        steps = [resident[len(resident) * step // 11] for step in range(1, 11)]
-        print("RSS over time (MB): " + " ".join(f"{size:.0f}" for size in steps))
+        steps = print_steps(resident)
         growth = (steps[8] - steps[2]) / (arguments.urls * 6 / 11) * (1 << 20)
         print(f"growth {growth:.0f} bytes a URL, so {growth * 1_000_000 / (1 << 20):.0f} MB for a million URLs")
     finally:

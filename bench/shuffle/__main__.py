@@ -21,7 +21,6 @@ from bench.clean.measure import Figure, documents_of, measure
 from tasks.adopt import adopt_documents
 from tasks.clean.config import ShuffleConfig, ShuffleResources
 from tasks.clean.stage import SHUFFLE
-from tasks.configuration import Resources
 from tasks.store import ArtifactStore
 
 # Runs a command and prints the peak of its resident memory; a process of its own, so that no other child counts.
@@ -90,7 +89,9 @@ def main() -> None:
         write_lines(source, documents_of(arguments.input, 20_000), arguments.megabytes * 1_000_000)
         store = ArtifactStore(folder / "store")
         packed = adopt_documents(store, [source])
-        plain = store.run(SHUFFLE, ShuffleConfig(seed=7, compression="none", resources=Resources(workers=1)), [packed])
+        plain = store.run(
+            SHUFFLE, ShuffleConfig(seed=7, compression="none", resources=ShuffleResources(workers=1)), [packed]
+        )
         own = [sys.executable, "-m", "bench.shuffle", "--process", str(store.root)]
         workers, num_bytes = str(arguments.workers), source.stat().st_size
         small, large = str(arguments.memory_megabytes * 1_000_000), str(4 * num_bytes)

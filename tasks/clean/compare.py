@@ -11,9 +11,10 @@ import numpy as np
 from tasks.clean.candidates import Numbers
 from tasks.clean.dedup import GramFiles
 from tasks.clean.digests import columns, open_spool, save, text_digest
-from tasks.clean.lines import read_text, source_name
+from tasks.clean.lines import read_text
 from tasks.clean.shingles import BATCH_CHARACTERS, Hashes, byte_hashes, distinct, encode
 from tasks.progress import StageReport
+from tasks.records import source_name
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from tasks.clean.boilerplate import LineReason
 from tasks.clean.languages import DETECTOR_CODES, base_code, canonical_code, is_installed
@@ -142,11 +142,6 @@ class DedupConfig(StageConfig):
     resources: DedupResources = DedupResources()
     """Workers and memory; they never change what survives."""
 
-    @field_validator("resources", mode="before")
-    @classmethod
-    def _workers_alone(cls, value: object) -> object:
-        return value.model_dump() if type(value) is Resources else value
-
 
 class DecontaminateConfig(StageConfig):
     """What is taken out of documents because a benchmark holds it. The numbers are those of GPT-3 (Brown et al. 2020,
@@ -198,8 +193,3 @@ class ShuffleConfig(StageConfig):
     """How shards are written: zstd, or plain JSON lines, which are several times as large and faster."""
     resources: ShuffleResources = ShuffleResources()
     """Workers and memory; they never change the order."""
-
-    @field_validator("resources", mode="before")
-    @classmethod
-    def _workers_alone(cls, value: object) -> object:
-        return value.model_dump() if type(value) is Resources else value

@@ -19,13 +19,13 @@ from tasks.clean.benchmark_ngrams import Finder, benchmark_ngrams
 from tasks.clean.config import DecontaminateConfig
 from tasks.clean.decontaminate import DecontaminateReason, pieces_of
 from tasks.clean.digests import save
-from tasks.clean.lines import AS_IT_IS, LineWriter, bad_reason, document_of, line_lists, read_text, source_name
+from tasks.clean.lines import AS_IT_IS, LineWriter, bad_reason, document_of, read_text
 from tasks.clean.shards import document_shards, example_of, output_name, publish_documents
 from tasks.clean.shingles import BATCH_CHARACTERS, Hashes, encode, words_of
 from tasks.clean.spool import Spool
 from tasks.engine import map_shards
 from tasks.progress import StageReport
-from tasks.records import Document
+from tasks.records import Document, line_lists, source_name
 from tasks.store import StageBuild
 
 STATE_ROW, END_ROW, BYTES_ROW = 0, 1, 2

@@ -17,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.clean.config import DedupConfig
-from tasks.clean.lines import line_lists, read_text, source_name
+from tasks.clean.lines import read_text
 from tasks.clean.minhash import band_keys, rows_per_band, signatures
 from tasks.clean.shingles import BATCH_CHARACTERS, Hashes, Offsets, byte_hashes, encode
 from tasks.clean.spool import Spool
 from tasks.progress import StageReport
+from tasks.records import line_lists, source_name
 
 STATE_ROW, END_ROW, BYTES_ROW, NUM_GRAMS_ROW, WORDS_ROW, URL_ROW, BANDS_ROW = 0, 1, 2, 3, 4, 6, 8
 """State and end of the line, UTF-8 bytes of its text, number of its n-grams, 128 bits of them and of the URL, bands."""

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tasks.clean.lines import all_as_they_are, line_blocks, line_ends, source_name
+from tasks.clean.lines import all_as_they_are, line_blocks, line_ends
 from tasks.clean.shuffle import Ends, memory_of, order_keys
 from tasks.progress import StageReport, add_reports
-from tasks.records import parse_row
+from tasks.records import parse_row, source_name
 
 
 def own_blocks(source: Path, report: StageReport) -> Iterator[tuple[memoryview, Ends]]:

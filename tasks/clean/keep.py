@@ -11,12 +11,12 @@ import numpy as np
 from tasks.clean.config import DedupConfig
 from tasks.clean.dedup import REASONS, Decisions, DedupReason
 from tasks.clean.digests import BYTES_ROW, STATE_ROW, open_spool
-from tasks.clean.lines import AS_IT_IS, REWRITTEN, LineWriter, bad_reason, document_of, source_name
+from tasks.clean.lines import AS_IT_IS, REWRITTEN, LineWriter, bad_reason, document_of
 from tasks.clean.repeats import Cuts, without
 from tasks.clean.shards import example_of, output_name
 from tasks.clean.spool import Spool
 from tasks.progress import StageReport
-from tasks.records import Document
+from tasks.records import Document, source_name
 
 EXAMPLES = 5
 LEFT_OUT = 2

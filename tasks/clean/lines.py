@@ -32,30 +32,6 @@ AS_IT_IS, REWRITTEN = 0, 1
 BAD_ROWS = tuple(BadRow)
 
 
-def line_lists(path: Path) -> Iterator[list[bytes]]:
-    """The lines of a file without their `\\n` in lists of some megabytes; otherwise as `tasks.records.read_lines`.
-
-    Raises CorruptInputError for a damaged file.
-    """
-    rest: list[bytes] = []
-    first = True
-    for piece in read_bytes(path):
-        lines = piece.split(b"\n")
-        if len(lines) > 1:
-            lines[0] = b"".join((*rest, lines[0]))
-            rest = [lines.pop()]
-            if first:
-                lines[0], first = lines[0].removeprefix(BYTE_ORDER_MARK), False
-            yield lines
-        else:
-            rest.append(piece)
-    last = b"".join(rest)
-    if first:
-        last = last.removeprefix(BYTE_ORDER_MARK)
-    if last:
-        yield [last]
-
-
 def line_blocks(path: Path) -> Iterator[memoryview]:
     """The content of a file in blocks of whole lines, a newline after each; a byte-order mark at the start is dropped.
 
@@ -126,11 +102,6 @@ def document_of(line: bytes, line_number: int, source: str) -> Document:
     document = parse_row(line, line_number, source).document
     assert document is not None, "the state was read from the same line"
     return document
-
-
-def source_name(path: Path) -> str:
-    """The name that stands in ids of documents without one."""
-    return path.name.split(".", 1)[0]
 
 
 class LineWriter:

@@ -11,8 +11,9 @@ import numpy as np
 from tasks.clean.candidates import Numbers
 from tasks.clean.config import DedupConfig
 from tasks.clean.digests import columns, open_spool, save, text_digest
-from tasks.clean.lines import read_text, source_name
+from tasks.clean.lines import read_text
 from tasks.progress import StageReport
+from tasks.records import source_name
 
 SEPARATORS = {"lines": (re.compile(r"\n"), "\n"), "paragraphs": (re.compile(r"\n[ \t]*\n\s*"), "\n\n")}
 

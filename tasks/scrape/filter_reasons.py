@@ -7,7 +7,7 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from tasks.progress import EXAMPLE_CHARACTERS, NUM_REPORTED_DOMAINS, StageReport
-from tasks.sampling import Reservoir
+from tasks.reservoir import Reservoir
 from tasks.scrape.filter_sites import SiteCounts
 
 _USER_INFORMATION = re.compile(r"(?<=//).*@|^.*@")

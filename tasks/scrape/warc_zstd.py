@@ -15,6 +15,7 @@ from typing import BinaryIO
 import zstandard
 
 from tasks.errors import CorruptInputError
+from tasks.records import zstd_frames
 
 DICTIONARY_MAGIC = 0x184D2A5D
 FRAME_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -44,19 +45,7 @@ def _dictionary(stream: BinaryIO) -> zstandard.ZstdCompressionDict | None:
 def _pieces(stream: BinaryIO) -> Iterator[bytes]:
     dictionary = _dictionary(stream)
     decompressor = zstandard.ZstdDecompressor(dict_data=dictionary, max_window_size=MAX_WINDOW_BYTES)
-    decoder = decompressor.decompressobj()
-    started = False
-    while raw := stream.read(READ_BYTES):
-        while raw:
-            started = True
-            if piece := decoder.decompress(raw):
-                yield piece
-            raw = b""
-            if decoder.eof:
-                raw, started = decoder.unused_data, False
-                decoder = decompressor.decompressobj()
-    if started:
-        raise EOFError("the last frame has no end")
+    return zstd_frames(stream, decompressor, READ_BYTES)
 
 
 class ZstdWarc:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from flows.inspect_command import describe_path, inspect
 from tasks.adopt import adopt_urls
 from tasks.progress import StageReport, add_reports, keep_sample, largest
-from tasks.sampling import Reservoir
+from tasks.reservoir import Reservoir
 from tasks.scrape.config import FilterConfig
 from tasks.scrape.filter_sites import SiteCounts
 from tasks.scrape.filter_stage import FILTER

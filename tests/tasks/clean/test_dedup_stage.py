@@ -20,14 +20,13 @@ from tasks.clean.dedup import DedupReason
 from tasks.clean.digests import text_digest
 from tasks.clean.shingles import distinct, jaccard, shingle_hashes
 from tasks.clean.stage import DEDUP
-from tasks.configuration import Resources
 from tasks.records import Document
 from tasks.store import ArtifactStore
 
 Corpus = Callable[..., DocumentShards]
 Read = Callable[[DocumentShards], list[Document]]
 NEARDUP = Path(__file__).resolve().parents[4] / "shared" / "data" / "neardup"
-ONE = Resources(workers=1)
+ONE = DedupResources(workers=1)
 
 
 def families(seed: int, num_families: int, num_words: int = 60) -> list[str]:

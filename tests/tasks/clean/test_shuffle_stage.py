@@ -13,11 +13,11 @@ from tasks import records
 from tasks.artifacts import DocumentShards
 from tasks.clean import shuffle
 from tasks.clean.config import ShuffleConfig, ShuffleResources
-from tasks.clean.lines import line_blocks, line_ends, line_lists
+from tasks.clean.lines import line_blocks, line_ends
 from tasks.clean.shuffle import END_OF_KEYS, RunWriter, cut_keys, lines_between, open_runs, order_keys
 from tasks.clean.shuffle_stage import deal_shard
 from tasks.clean.stage import SHUFFLE
-from tasks.records import Document, read_rows
+from tasks.records import Document, line_lists, read_rows
 from tasks.store import ArtifactStore
 
 Corpus = Callable[..., DocumentShards]

@@ -65,7 +65,7 @@ def guarded(work: Callable[[], T]) -> T:
     except BrokenPipeError:
         # Whoever read the output (head, less) has seen enough. What is still buffered must not be tried again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(128 + signal.SIGPIPE) from None
+        raise typer.Exit(EXIT_FAILED) from None  # as rich does
     except KeyboardInterrupt as error:
         error_console.print("[bold red]url2lm:[/] stopped. What was finished is kept; run the same command to go on.")
         raise typer.Exit(getattr(error, "exit_code", 128 + signal.SIGINT)) from None

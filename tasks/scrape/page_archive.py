@@ -199,11 +199,11 @@ def serve(messages: IO[bytes], answers: IO[bytes]) -> None:
 
 
 def main() -> None:
-    """Serve one parent, which is gone when the pipe breaks."""
+    """Serve one parent, which is gone when the connection breaks or is reset."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         serve(sys.stdin.buffer, sys.stdout.buffer)
-    except BrokenPipeError:
+    except ConnectionError:
         os._exit(0)
 
 

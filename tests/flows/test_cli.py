@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flows import cli
+from flows.config import build_config
 
 EXIT_USER_ERROR = 2
 
@@ -42,9 +44,10 @@ def refused(*arguments: str) -> str:
     [
         (["--set", "train.optimizer.learning_rat=1"], ["train.optimizer.learning_rat", "'learning_rate'"]),
         (["--set", "trian.num_steps=1"], ["trian", "'train'"]),
-        (["--until", "tokenise"], ["until", "'tokenise'", "'tokenize'"]),
-        (["--only", "samples"], ["only", "'sample'"]),
-        (["--refresh", "fetsh"], ["refresh", "'fetch'"]),
+        (["--until", "tokenise"], ["until", "'tokenise'", "Did you mean 'tokenize'"]),
+        (["--set", "filter.allow_private_hosts=h:80"], ["it takes a list", '["h:80"]']),
+        (["--only", "samples"], ["only", "Did you mean 'sample'"]),
+        (["--refresh", "fetsh"], ["refresh", "Did you mean 'fetch'"]),
         (["--set", "train.num_steps=-3"], ["train.num_steps", "-3", "greater"]),
         (["--set", "train.num_steps"], ["--set", "a.b=value"]),
         (["--set", "train.model.hidden_size=97"], ["hidden_size", "97"]),
@@ -153,3 +156,21 @@ def test_a_server_that_does_not_answer_is_named(
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     message = refused("run", "smoke", "--urls", str(url_list), "--store", str(tmp_path / "store"))
     assert "PREFECT_API_URL" in message and "unset" in message
+
+
+def test_what_the_filter_lets_through_the_fetcher_may_ask() -> None:
+    given = {"filter": {"allow_private_hosts": ["127.0.0.1:80"]}}
+    assert build_config(given).fetching.allow_private_hosts == ("127.0.0.1:80",)
+    own = build_config(given | {"fetch": {"allow_private_hosts": ["10.0.0.1"]}})
+    assert own.fetching.allow_private_hosts == ("10.0.0.1",)
+
+
+def test_a_reader_that_has_seen_enough_is_no_fault(tmp_path: Path) -> None:
+    rows = "".join(json.dumps({"text": "x" * 300, "url": f"http://example.com/{n}"}) + "\n" for n in range(400))
+    (tmp_path / "own.jsonl").write_text(rows)
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "flows.cli", "inspect", "--json", str(tmp_path / "own.jsonl")]
+    child = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert child.stderr == "" and child.returncode == 1

@@ -132,6 +132,7 @@ def test_a_line_without_end_fills_no_memory(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(records, "MAX_LINE_BYTES", 20)
     (tmp_path / "a.jsonl").write_bytes(b'{"text": "' + b"x" * 100 + b'"}\n{"text": "y"}\n')
     assert [row.reason for row in records.read_rows(tmp_path / "a.jsonl")] == ["invalid_json", ""]
+    assert [len(line) for line in records.read_lines(tmp_path / "a.jsonl")] == [20, 13]
 
 
 def test_a_file_that_only_says_it_is_xz_is_named(tmp_path: Path) -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Sequence
 
 import pytest
@@ -12,7 +16,7 @@ import pytest
 from tasks.errors import TransientError
 from tasks.scrape import page_archive
 from tasks.scrape.fetch_outcome import FetchedPage
-from tasks.scrape.page_archive import PageArchive, Record, page_record
+from tasks.scrape.page_archive import LENGTH, PageArchive, Record, page_record
 
 DATE = "2026-12-01T03:18:22Z"
 
@@ -136,3 +140,19 @@ def test_the_end_of_a_process_is_an_error_that_a_rerun_heals(monkeypatch: pytest
         asyncio.run(work())
     assert raised.group_contains(TransientError, match="ended by itself")
     kept.check(range(10))
+
+
+def test_a_process_whose_parent_is_gone_ends_without_a_word() -> None:
+    """A killed parent leaves unread answers behind, and the next read is reset."""
+    ours, theirs = socket.socketpair()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tasks.scrape.page_archive"], stdin=theirs, stdout=theirs, stderr=subprocess.PIPE
+    )
+    theirs.close()
+    batch = pickle.dumps([])
+    for _ in range(2):
+        ours.sendall(LENGTH.pack(len(batch)) + batch)
+    assert ours.recv(1)
+    ours.close()
+    _, said = child.communicate(timeout=30)
+    assert said == b"" and child.returncode == 0

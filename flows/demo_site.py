@@ -10,6 +10,7 @@ import contextlib
 import importlib.util
 import io
 import json
+import os
 import pkgutil
 import pydoc
 import re
@@ -125,12 +126,24 @@ def make_handler(pages: Pages) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
+def forget_environment() -> None:
+    """Empty the environment of this process: pydoc prints it on two pages, and it is nobody's to learn.
+
+    It also differs from run to run, and the pages should not.
+    """
+    os.environ.clear()
+    posix = sys.modules.get("posix")
+    if posix is not None:
+        posix.environ.clear()  # what os.environ was made from
+
+
 def main() -> None:
     """Serve until the parent ends this process."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--packages", nargs="*", default=[])
     arguments = parser.parse_args()
+    forget_environment()
     pages = Pages(module_names(arguments.packages))
     with ThreadingHTTPServer((HOST, arguments.port), make_handler(pages)) as server:
         server.daemon_threads = True

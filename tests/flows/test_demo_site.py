@@ -38,6 +38,16 @@ def test_the_site_serves_pages_robots_and_misses() -> None:
         error.value.close()
 
 
+def test_no_page_tells_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_TOKEN", "hush-3141")
+    port = free_port()
+    with serving(port, []):
+        for name in ("os", "posix"):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/{name}.html") as answer:
+                page = answer.read()
+            assert b"environ" in page and b"hush-3141" not in page and b"SOME_TOKEN" not in page
+
+
 def test_the_list_has_faults_in_it() -> None:
     lines = url_lines(8650, ["json", "os", "re"])
     assert lines[:3] == [f"http://127.0.0.1:8650/{name}.html" for name in ("json", "os", "re")]

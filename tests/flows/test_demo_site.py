@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import urllib.error
 import urllib.request
 
@@ -21,6 +22,8 @@ def test_a_page_holds_no_address_of_an_object() -> None:
     pages = Pages(["argparse", "json"])
     page = pages.get("argparse")
     assert page is not None and b"ArgumentParser" in page and b" at 0x" not in page
+    for name in ("ctypes", "difflib", "ftplib"):
+        assert not re.search(rb"0x[0-9a-f]{8}|handle [0-9a-f]{8}", Pages([name]).get(name) or b"no page 0x00000000")
     assert pages.get("os") is None, "a name that is not in the list has no page"
 
 

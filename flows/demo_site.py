@@ -63,8 +63,7 @@ def _submodules(package: str, folder: Path) -> list[str]:
 
 # What differs from process to process and should not stand on a page: addresses, handles, the count of warning filters.
 PASSING = re.compile(
-    r"(?: |&nbsp;)at(?: |&nbsp;)0x[0-9a-fA-F]+|, handle [0-9a-f]+"
-    r"|<dl><dt><strong>__warningregistry__</strong> = [^\n]*?</dl>"
+    r"(?: |&nbsp;)at(?: |&nbsp;)0x[0-9a-fA-F]+|, handle [0-9a-f]+|<strong>__warningregistry__</strong> = \{[^\n<]*\}"
 )
 
 
